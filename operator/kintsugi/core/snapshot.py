@@ -1,0 +1,210 @@
+"""One deployment at one instant, as plain frozen values; made by `observe`, read by `judge` and `decide`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, unique
+from typing import TypeAlias
+
+from kintsugi.api.remediation import Remediation
+from kintsugi.api.spec import DeepSeekV4Deployment
+from kintsugi.core.reading import Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Namespace and name of one DeepSeekV4Deployment."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessKey:
+    """One engine process: the pod's UID and its container's start time, so evidence never crosses a restart."""
+
+    uid: str
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The text of one `/metrics` page, read at monotonic time `mono` (seconds)."""
+
+    text: str
+    mono: float
+
+
+@unique
+class Failure(Enum):
+    """Why a page could not be read. Only SILENT (connected, then nothing) counts towards `Silent`."""
+
+    REFUSED = "refused"
+    CONNECT_TIMEOUT = "connectTimeout"
+    SILENT = "silent"
+    HTTP_ERROR = "httpError"
+    NO_ADDRESS = "noAddress"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A scrape that gave no page; `why` in words for people."""
+
+    failure: Failure
+    why: str
+    mono: float
+
+    def as_reading(self) -> Unreadable:
+        return Unreadable(f"{self.failure.value}: {self.why}")
+
+
+Scrape: TypeAlias = Page | Failed
+
+
+@unique
+class CanaryOutcome(Enum):
+    """How a canary ended; PENDING ones are not reported."""
+
+    ANSWERED = "answered"
+    SERVER_ERROR = "serverError"
+    ADMISSION_FULL = "admissionFull"
+    REFUSED_BY_ENGINE = "refusedByEngine"
+    """401, 403, 404, 422, 429 …: no evidence either way."""
+    CONNECT_TIMEOUT = "connectTimeout"
+    CONNECTION_REFUSED = "connectionRefused"
+    ABANDONED = "abandoned"
+    """Closed by us after its deadline, unanswered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A one-token request of ours: `id` is unique, `rank` its data-parallel rank, `sent` monotonic seconds."""
+
+    id: str
+    process: ProcessKey
+    rank: str
+    sent: float
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryResult:
+    """How `canary` ended, at monotonic time `mono`."""
+
+    canary: Canary
+    outcome: CanaryOutcome
+    mono: float
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """The last end of the engine container. `finished_at` in epoch seconds."""
+
+    exit_code: int
+    reason: str
+    message: str
+    finished_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One pod that serves, or is about to serve, one copy of the model. Times in epoch seconds."""
+
+    name: str
+    uid: str
+    pool: str
+    revision: str
+    node: str
+    created_at: float
+    phase: str
+    """Pod phase: Pending, Running, Succeeded, Failed or Unknown."""
+    phase_reason: str
+    started_at: float | None
+    """Start of the running engine container; None while none runs."""
+    ready: bool
+    ready_since: float | None
+    in_rotation: bool
+    member: bool
+    """Selected by its ReplicaSet (False once released)."""
+    deleting: bool
+    restarts: int
+    waiting_reason: str
+    """Why the engine container waits (CrashLoopBackOff, ImagePullBackOff …), or ''."""
+    waiting_message: str
+    last_termination: Termination | None
+    pod_ip: str
+    annotations: Mapping[str, str]
+    scrape: Scrape
+    canaries: tuple[CanaryResult, ...] = ()
+    """Canaries that ended since the last pass."""
+    grace_seconds: float = 30.0
+    max_num_seqs: int | None = None
+    chunked_prefill: bool = True
+
+    @property
+    def process(self) -> ProcessKey | None:
+        return None if self.started_at is None else ProcessKey(self.uid, self.started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """One pool and revision's ReplicaSet. `wanted` is spec.replicas, `actual` status.replicas."""
+
+    name: str
+    uid: str
+    pool: str
+    revision: str
+    wanted: int
+    actual: int
+    created_at: float
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoom:
+    """GPUs of one schedulable node: allocatable minus requested by pods bound to it."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    gpus_free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What this operator knows of all its deployments together, for the operator-wide storm and hourly cap."""
+
+    instances: int
+    newly_sick: int
+    """Instances, of all deployments, newly Sick within the storm window (growing not counted)."""
+    actions_last_hour: int
+    readable_share: float = 1.0
+    """Share of this operator's instances whose last scrape gave a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything one pass knows. `now` is epoch seconds, `mono` monotonic seconds; read once per pass."""
+
+    key: Key
+    now: float
+    mono: float
+    late_by: float
+    """Seconds by which this pass began later than it was due."""
+    observed_since: float
+    """Monotonic time of this process's first pass over this deployment."""
+    deployment: DeepSeekV4Deployment
+    resource_version: str
+    uid: str
+    instances: tuple[Instance, ...]
+    replica_sets: tuple[ReplicaSet, ...]
+    remediations: Mapping[str, Remediation]
+    """By attempt id: those that `status.remediations.active` names and that exist."""
+    nodes: tuple[NodeRoom, ...] | None
+    """None where not asked for in this pass."""
+    fleet: Fleet
+    paused: tuple[str, ...] = field(default=())
+    """Names of pause requests, from spec and annotations."""
+    unknown_fields: tuple[str, ...] = field(default=())

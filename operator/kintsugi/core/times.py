@@ -1,0 +1,75 @@
+"""Every time the judge and the gates use, in one value, so that a rehearsal can speed all of them up together."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds. Sources: the two detection papers of the design (section numbers in brackets)."""
+
+    scrape_interval: float = 5.0
+    """Between two readings of one engine (design §2, monitoring.scrapeIntervalSeconds)."""
+    warm_up: float = 600.0
+    """After the first Ready of a process, before anything but `dead` and `stalled` is judged (slow §2)."""
+    stall_withdraw: float = 60.0
+    """W: no step for this long, three canaries unanswered: Sick, withdrawn (hang §1.3)."""
+    stall_remove: float = 300.0
+    """K: still no step: removed (hang §1.3); also vLLM's own executor timeout."""
+    unchunked_withdraw: float = 300.0
+    unchunked_remove: float = 600.0
+    canary_first: float = 10.0
+    canary_second: float = 20.0
+    canary_third: float = 40.0
+    canary_before_removal: float = 20.0
+    """A last canary goes out this long before the removal time."""
+    canary_idle: float = 60.0
+    """One canary each, to an engine that shows no work and no step."""
+    readable_gap: float = 30.0
+    """A gap between readable scrapes longer than this counts for nothing."""
+    kv_only_progress: float = 600.0
+    """KV usage that moves while the step counter stands is progress for this long at most."""
+    loop_late: float = 3.0
+    """Our own loop late by more than this: every clock starts again (hang §1.3)."""
+    silent: float = 300.0
+    not_admitting: float = 300.0
+    not_admitting_remove: float = 600.0
+    not_admitting_canary: float = 60.0
+    fragmentation_window: float = 600.0
+    fragmentation_reference: float = 600.0
+    """Its median after warm-up is what a restart is known to give back (hang §3)."""
+    fragmentation_clear: float = 300.0
+    fragmentation_gap: float = 30.0
+    throughput_window: float = 600.0
+    throughput_suspect: float = 300.0
+    throughput_clear: float = 120.0
+    slow_row_window: float = 60.0
+    """One window of the step-cost model (slow §2)."""
+    slow_minute: float = 60.0
+    """One sample of the cost model a minute (slow §3)."""
+    slow_solve: float = 600.0
+    slow_own_following: float = 360.0
+    """Minutes in which the own baseline follows an improvement (slow §3), as a number of samples."""
+    start_budget: float = 1800.0
+    dead_restarts_window: float = 1800.0
+    hold: float = 240.0
+    """Between verdict and release or eviction (storm.holdSeconds, hang §5)."""
+    storm_window: float = 300.0
+    storm_cooldown: float = 600.0
+    storm_trial: float = 1800.0
+    probation: float = 600.0
+    drain_timeout: float = 300.0
+    stalled_drain: float = 10.0
+    """An engine without a step has nothing to drain: at most this long after its removal time (design §3)."""
+    budget_window: float = 1800.0
+    budget_hour: float = 3600.0
+    protection_waiver: float = 1800.0
+    """A victim dead or without a step for this long is not protected by min-healthy (design §9)."""
+    lineage_memory: float = 7200.0
+    """A new fault later than this after a cure is a new incident (safety rule 21)."""
+
+    def sped_up(self, factor: float) -> "Times":
+        """Every time divided by `factor` (≥ 1), for a rehearsal. Counts of samples stay."""
+        if factor < 1:
+            raise ValueError(f"rehearsal.speedUp must be at least 1, not {factor}")
+        kept = {"slow_own_following"}
+        return Times(**{f.name: getattr(self, f.name) / (1 if f.name in kept else factor) for f in fields(self)})
