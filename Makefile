@@ -1,0 +1,58 @@
+# Everything a contributor runs. `make` alone lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: help setup demo test test-cluster lint bench generate check cluster-up cluster-down constraints
+
+help:  ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/\1\t/' | sort | expand -t 16
+
+setup: .venv/installed  ## The virtualenv .venv with everything the other targets need
+
+.venv/installed: pyproject.toml constraints.txt
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv \
+		|| { echo "Python's venv module is missing (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup  ## A fleet that heals itself, on a Kubernetes of its own; writes build/demo.json
+	$(BIN)/python -m tests.demo $(ARGS)
+
+test: setup  ## Every test but the slow ones, on a real cluster where this machine can hold one
+	$(BIN)/pytest -m 'not slow' $(ARGS)
+
+test-cluster: setup  ## The slow scenarios on the real cluster
+	$(BIN)/pytest -m slow $(ARGS)
+
+lint: setup  ## Style, types, layers, module length
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python .ci/lengths.py 400
+
+bench: setup  ## Benchmarks, each with the bar it must meet
+	$(BIN)/pytest -s tests/bench -o python_files='bench_*.py' $(ARGS)
+
+generate: setup  ## Everything made from something else: CRDs, the chart's copies and tables
+	$(BIN)/kintsugi crds
+	$(BIN)/python -m tests.unit.chart.readme
+
+check: generate  ## Fails where a generated file is not what its source says
+	@git diff --exit-code -- crds helm docs \
+		|| { echo 'make generate changed files: commit them' >&2; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- crds helm docs)" \
+		|| { echo 'make generate made files that are not committed' >&2; exit 1; }
+
+cluster-up: setup  ## A three-node Kubernetes to play with; prints how to reach it
+	$(BIN)/python -m tests.cluster up $(ARGS)
+
+cluster-down: setup  ## Takes it down, leaving nothing
+	$(BIN)/python -m tests.cluster down $(ARGS)
+
+constraints: setup  ## Write constraints.txt anew from what is installed
+	$(BIN)/pip freeze --exclude-editable | grep -viE '^(pip|uv|setuptools|wheel)==' > constraints.new
+	mv constraints.new constraints.txt

@@ -1,0 +1,60 @@
+"""The `kintsugi` command. A subcommand's module is imported only when it is asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from kintsugi import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a subcommand stands (`module:attribute`), and its line in `kintsugi --help`."""
+
+    target: str
+    help: str
+
+
+COMMANDS: Final[Mapping[str, Entry]] = {
+    "run": Entry("kintsugi.cli.run:run", "Run the operator against the cluster it finds itself in."),
+    "crds": Entry("kintsugi.cli.crds:crds", "Write the CustomResourceDefinitions."),
+    "simulate-engine": Entry(
+        "kintsugi.cli.simulate_engine:simulate_engine",
+        "Serve as a simulated vLLM engine whose faults can be switched on.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands come from a table: `--help` imports none, a call imports one."""
+
+    def __init__(self, entries: Mapping[str, Entry], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._entries:
+            return None
+        module, _, attribute = self._entries[cmd_name].target.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._entries[name].help) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kintsugi")
+def main() -> None:
+    """Self-healing DeepSeek-V4 inference fleets on Kubernetes."""
+
+
+if __name__ == "__main__":
+    main()
