@@ -1,0 +1,393 @@
+"""What the operator writes in the status of a `DeepSeekV4Deployment`. Every list is keyed, or atomic on purpose."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kintsugi.api.condition import Condition
+from kintsugi.api.model import Atomic, Keyed, Model, Opaque, Timestamp, UniqueItems
+from kintsugi.api.remediation import Message, Name, Outcome, Phase, RemediationPath, Remedy, Uid, Word
+
+VerdictName = Literal["Healthy", "Suspect", "Sick", "Saturated", "Idle", "Starting", "Unknown"]
+Strategy = Literal["Surge", "DeleteFirst"]
+BreakerReason = Literal["NotCured", "Ambiguous", "Count"]
+StormState = Literal["Open", "HalfOpen"]
+RolloutState = Literal["Progressing", "Stalled", "Done"]
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class VerdictCounts(Model):
+    """Instances by verdict."""
+
+    healthy: Count = 0
+    """Serving well."""
+    suspect: Count = 0
+    """A finding that has not lasted long enough."""
+    sick: Count = 0
+    """A finding that has."""
+    saturated: Count = 0
+    """Busy to the brim, and well."""
+    idle: Count = 0
+    """Without work, and well."""
+    starting: Count = 0
+    """Not yet warmed up."""
+    unknown: Count = 0
+    """Without readable data."""
+
+
+class PoolStatus(Model):
+    """One pool."""
+
+    name: Word
+    """Name of the pool."""
+    replicas: Count = 0
+    """Instances that exist."""
+    ready: Count = 0
+    """Instances that serve."""
+    updated: Count = 0
+    """Instances of the wanted revision."""
+    selector: Annotated[str, Field(max_length=1024)] = ""
+    """Label selector of the pool's instances in rotation."""
+    revision: Word = ""
+    """The wanted revision."""
+    strategy: Strategy | None = None
+    """How the next instance is replaced: `Surge` where a node can take one more."""
+    headroom: int | None = None
+    """Instances that the cluster's free GPUs could still take."""
+    verdicts: VerdictCounts = VerdictCounts()
+    """Instances by verdict."""
+
+
+class FindingStatus(Model):
+    """What one detector says."""
+
+    detector: Word
+    """Name of the detector."""
+    reason: Word
+    """One CamelCase word."""
+    severity: Word
+    """How grave."""
+    message: Annotated[str, Field(max_length=512)] = ""
+    """A sentence with the figures."""
+    since: Timestamp | None = None
+    """When it began."""
+
+
+class SignalValues(Model):
+    """Values at the last change of the verdict. Live values are in the operator's own metrics."""
+
+    fragmentation_percent: float | None = None
+    """Worst fragmentation of the trigger's sources over the ranks."""
+    fragmentation_source: Word | None = None
+    """Which source that was."""
+    kv_cache_usage_percent: float | None = None
+    """KV cache in use."""
+    running: float | None = None
+    """Requests running."""
+    waiting: float | None = None
+    """Requests waiting."""
+    lost_percent: float | None = None
+    """Share of the step rate lost at equal work."""
+    flat_seconds: float | None = None
+    """Time without an engine step while there was work."""
+    cache_hit_percent: float | None = None
+    """Prompt tokens found in the prefix cache."""
+    preemptions_per_second: float | None = None
+    """Requests pushed out of the KV cache, per second."""
+    gpu_utilization_percent: float | None = None
+    """GPU use."""
+    error_percent: float | None = None
+    """Requests that failed inside the engine."""
+    memory_percent: float | None = None
+    """Host memory of the container's limit."""
+
+
+class InstanceStatus(Model):
+    """One instance."""
+
+    name: Name
+    """Name of the pod."""
+    uid: Uid = ""
+    """UID of the pod."""
+    pool: Word = ""
+    """Its pool."""
+    revision: Word = ""
+    """Its revision."""
+    node: Name = ""
+    """Its node."""
+    verdict: VerdictName = "Unknown"
+    """What the judge says."""
+    reason: Word = ""
+    """One CamelCase word for the verdict."""
+    since: Timestamp | None = None
+    """When the verdict last changed."""
+    findings: Annotated[tuple[FindingStatus, ...], Atomic, Field(max_length=16)] = ()
+    """What the detectors say; only of instances that are not healthy."""
+    signals: SignalValues | None = None
+    """Values behind the verdict; only of instances that are not healthy."""
+    remedy: Remedy | None = None
+    """What is being done about it."""
+    attempt: Annotated[int, Field(ge=0)] | None = None
+    """Which attempt in its lineage."""
+
+
+class LastRemediation(Model):
+    """The attempt that ended last."""
+
+    name: Name
+    """Name of the Remediation."""
+    instance: Name = ""
+    """Name of the pod."""
+    trigger: Word = ""
+    """What was found."""
+    outcome: Outcome | None = None
+    """How it ended."""
+    finished_at: Timestamp | None = None
+    """When it ended."""
+
+
+class ActiveRemediation(Model):
+    """A reservation: the attempt is committed here before anything is done."""
+
+    id: Annotated[str, Field(max_length=253)]
+    """Identity of the attempt."""
+    name: Name
+    """Name of the Remediation."""
+    instance: Name
+    """Name of the victim's pod."""
+    uid: Uid
+    """UID of the victim's pod."""
+    started_at: Timestamp | None = None
+    """Start of the victim's container."""
+    pool: Word
+    """Pool of the victim."""
+    revision: Word
+    """Revision of the victim."""
+    trigger: Word
+    """What was found."""
+    remedy: Remedy
+    """What is done about it."""
+    attempt: Annotated[int, Field(ge=1)] = 1
+    """Which attempt in the lineage."""
+    lineage: Uid
+    """UID of the first pod in the line."""
+    path: RemediationPath | None = None
+    """Whether the replacement starts before or after the victim goes."""
+    phase: Phase
+    """The step that the attempt is in."""
+    reserved_at: Timestamp
+    """When it was committed."""
+    detected_at: Timestamp
+    """When the verdict was reached; the hold counts from here."""
+    withdrawn_at: Timestamp | None = None
+    """When the victim was taken out of traffic."""
+    released_at: Timestamp | None = None
+    """When the victim was let go so that its replacement could start."""
+    draining_since: Timestamp | None = None
+    """When its removal was decided; the drain's deadline counts from here."""
+    evicting_since: Timestamp | None = None
+    """When its eviction was first asked for."""
+    deleted_at: Timestamp | None = None
+    """When it was seen to be gone."""
+    replacement_name: Name | None = None
+    """Name of the pod that took its place."""
+    replacement_uid: Uid | None = None
+    """UID of the pod that took its place."""
+    replaced_at: Timestamp | None = None
+    """When that pod was made."""
+    ready_at: Timestamp | None = None
+    """When that pod became ready."""
+    warm_at: Timestamp | None = None
+    """When that pod's warm-up was over; the probation counts from here."""
+    cancelling: bool = False
+    """Whether the trigger cleared after the release, so that the attempt ends as Cancelled."""
+    streams_cut: Count | None = None
+    """Streams still running when the eviction was asked for."""
+    finished_at: Timestamp | None = None
+    """When the attempt ended; it stays here until its Remediation says so too."""
+    outcome: Outcome | None = None
+    """How it ended."""
+    message: Message = ""
+    """What it is doing or waiting for, in a sentence."""
+    counts_towards_budget: bool = True
+    """Whether the attempt uses the budget."""
+
+
+class RecentRemediation(Model):
+    """An entry of the budget's ledger and of the lineage's memory."""
+
+    id: Annotated[str, Field(max_length=253)]
+    """Identity of the attempt."""
+    pool: Word
+    """Pool of the victim."""
+    revision: Word = ""
+    """Revision of the victim."""
+    lineage: Uid
+    """UID of the first pod in the line."""
+    trigger: Word = ""
+    """What was found."""
+    remedy: Remedy | None = None
+    """What was done about it."""
+    attempt: Annotated[int, Field(ge=1)] = 1
+    """Which attempt in the lineage."""
+    started_at: Timestamp
+    """When the attempt was committed."""
+    finished_at: Timestamp | None = None
+    """When it ended."""
+    outcome: Outcome | None = None
+    """How it ended."""
+    replacement_uid: Uid | None = None
+    """UID of the pod that took the place."""
+    counts_towards_budget: bool = True
+    """Whether the attempt used the budget."""
+
+
+class BreakerStatus(Model):
+    """Removals stopped in one pool and revision."""
+
+    pool: Word
+    """The pool."""
+    revision: Word
+    """The revision."""
+    reason: BreakerReason
+    """`Count` resets itself when its window has passed; the others need a person or a new revision."""
+    since: Timestamp
+    """When it opened."""
+    message: Message = ""
+    """Why, and what to do."""
+
+
+class StormStatus(Model):
+    """Too many newly sick instances at once."""
+
+    pool: Annotated[str, Field(max_length=63)]
+    """The pool; empty for all instances of this operator."""
+    since: Timestamp
+    """When it began."""
+    last_sick_at: Timestamp
+    """When the last instance fell sick."""
+    state: StormState = "Open"
+    """`Open`: no removals. `HalfOpen`: one trial removal is under way."""
+    sick: Annotated[tuple[Uid, ...], UniqueItems, Field(max_length=1000)] = ()
+    """UIDs of the instances that fell sick."""
+
+
+class WithheldAction(Model):
+    """An action that is not taken now, and why."""
+
+    instance: Name
+    """Name of the pod."""
+    gate: Word
+    """The gate that is closed."""
+    message: Message = ""
+    """Why, and what would open it."""
+    next_check: Timestamp | None = None
+    """When it may open by itself."""
+
+
+class LineageStatus(Model):
+    """What a replacement inherits."""
+
+    uid: Uid
+    """UID of the replacement's pod."""
+    lineage: Uid
+    """UID of the first pod in the line."""
+    attempts: Annotated[int, Field(ge=0)] = 0
+    """Attempts made in the line."""
+    exhausted: bool = False
+    """Whether the ladder has ended for the line."""
+
+
+class StrikeStatus(Model):
+    """Remediations blamed on one node or one GPU of it."""
+
+    node: Name
+    """The node."""
+    device: Annotated[str, Field(max_length=128)]
+    """The GPU; empty for the node as a whole."""
+    count: Annotated[int, Field(ge=0)] = 0
+    """How many."""
+    last_at: Timestamp | None = None
+    """When the last one was made."""
+    expires_at: Timestamp | None = None
+    """Until when the node is avoided."""
+
+
+class RemediationsStatus(Model):
+    """What healing has done, does and holds back. Budgets and strikes are counted from here."""
+
+    in_flight: Count = 0
+    """Attempts under way."""
+    last: LastRemediation | None = None
+    """The attempt that ended last."""
+    active: Annotated[tuple[ActiveRemediation, ...], Keyed("id", max_items=256)] = ()
+    """Attempts under way."""
+    recent: Annotated[tuple[RecentRemediation, ...], Keyed("id", max_items=1000)] = ()
+    """Attempts that budgets and lineages still count."""
+    breakers: Annotated[tuple[BreakerStatus, ...], Keyed("pool", "revision", max_items=64)] = ()
+    """Pools and revisions in which removals are stopped."""
+    storms: Annotated[tuple[StormStatus, ...], Keyed("pool", max_items=32)] = ()
+    """Storms, one per pool and one for all."""
+    withheld: Annotated[tuple[WithheldAction, ...], Keyed("instance", max_items=1000)] = ()
+    """Actions not taken now."""
+    lineages: Annotated[tuple[LineageStatus, ...], Keyed("uid", max_items=1000)] = ()
+    """What replacements inherit."""
+    strikes: Annotated[tuple[StrikeStatus, ...], Keyed("node", "device", max_items=256)] = ()
+    """Nodes and GPUs that are avoided."""
+
+
+class RehearsalStatus(Model):
+    """A drill is on: the judge's clock runs faster."""
+
+    speed_up: float
+    """Factor by which every duration of the judge is divided."""
+
+
+class RolloutStatus(Model):
+    """The rollout of one pool."""
+
+    pool: Word
+    """The pool."""
+    revision: Word
+    """The revision that is being rolled out."""
+    state: RolloutState
+    """How it stands."""
+    message: Message = ""
+    """Why."""
+    since: Timestamp | None = None
+    """When it came into this state."""
+    canary_since: Timestamp | None = None
+    """When the canaries were all ready; the analysis counts from here."""
+
+
+class DeploymentStatus(Model):
+    """The observed state. Conditions are the contract: Available, Progressing, SpecAccepted, DataFresh,
+    HealingAllowed, Degraded."""
+
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """Generation of the spec that this status is about."""
+    replicas: Count = 0
+    """Instances of the pool that `/scale` is about."""
+    selector: Annotated[str, Field(max_length=1024)] = ""
+    """Label selector of those instances, for autoscalers."""
+    ready: Annotated[str, Field(max_length=32)] = ""
+    """Instances that serve, of those wanted, such as `3/4`."""
+    why: Message = ""
+    """Message of the worst condition; empty when all is well."""
+    healing: Word = ""
+    """Mode of healing, or the reason why it is paused."""
+    conditions: Annotated[tuple[Condition, ...], Keyed("type", max_items=16)] = ()
+    """What holds, and why."""
+    pools: Annotated[tuple[PoolStatus, ...], Keyed("name", max_items=32)] = ()
+    """The pools."""
+    instances: Annotated[tuple[InstanceStatus, ...], Keyed("name", max_items=1000)] = ()
+    """The instances."""
+    remediations: RemediationsStatus = RemediationsStatus()
+    """What healing has done, does and holds back."""
+    rehearsal: RehearsalStatus | None = None
+    """Present while a drill speeds up the judge's clock."""
+    rollouts: Annotated[tuple[RolloutStatus, ...], Keyed("pool", max_items=32)] = ()
+    """The rollouts, one per pool."""
+    capacity: Opaque | None = None
+    """The planner's figures, then the engine's own."""
