@@ -1,0 +1,1 @@
+"""What users write and read: the models behind the CRDs, and nothing that acts."""

@@ -1,0 +1,183 @@
+"""`Remediation`: the record of one attempt to cure one instance, which answers "why was my pod killed"."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from kintsugi.api.model import Atomic, Keyed, Model, Opaque, Timestamp
+
+Remedy = Literal["Compact", "Recreate", "RecreateElsewhere", "GiveUp"]
+RemediationPath = Literal["Surge", "DeleteFirst", "InPlace"]
+Phase = Literal["AwaitingApproval", "Quarantined", "Draining", "Replacing", "Warming", "Probation", "Done"]
+Outcome = Literal["Cured", "NotCured", "Cancelled", "Ambiguous", "Exhausted"]
+
+Name = Annotated[str, Field(max_length=253)]
+Uid = Annotated[str, Field(max_length=63)]
+Word = Annotated[str, Field(max_length=63)]
+Message = Annotated[str, Field(max_length=1024)]
+
+MAX_LOG_LINES: Final = 100
+MAX_LOG_LINE: Final = 256
+MAX_PAGES: Final = 3
+MAX_PAGE: Final = 4096
+MAX_EVENTS: Final = 20
+MAX_CONTAINERS: Final = 16
+
+
+class Victim(Model):
+    """The instance as it was when the attempt was decided."""
+
+    name: Name
+    """Name of the pod."""
+    uid: Uid
+    """UID of the pod."""
+    started_at: Timestamp | None = None
+    """Start of the engine's container: a later start is another process, which the evidence is not about."""
+
+
+class RemediationSpec(Model):
+    """What was decided. Written once."""
+
+    deployment: Name
+    """Name of the deployment."""
+    instance: Victim
+    """Which instance."""
+    pool: Word
+    """Pool of the instance."""
+    revision: Word
+    """Revision of the instance."""
+    trigger: Word
+    """What was found: a key under `healing.triggers`."""
+    remedy: Remedy
+    """What is done about it."""
+    attempt_id: Annotated[str, Field(max_length=253)]
+    """Identity of this attempt; every action carries it."""
+    attempt: Annotated[int, Field(ge=1)] = 1
+    """Which attempt in this lineage, from 1."""
+    lineage: Uid
+    """UID of the first pod in the line of replacements to which the instance belongs."""
+
+
+class Timeline(Model):
+    """When each step was seen to have happened."""
+
+    detected: Timestamp | None = None
+    """The evidence began."""
+    decided: Timestamp | None = None
+    """The attempt was committed."""
+    withdrawn: Timestamp | None = None
+    """The instance was taken out of traffic."""
+    released: Timestamp | None = None
+    """The instance was let go so that its replacement could start."""
+    drained: Timestamp | None = None
+    """Its last stream ended, or the time for that was over."""
+    deleted: Timestamp | None = None
+    """Its pod was evicted."""
+    replaced: Timestamp | None = None
+    """The replacement's pod was seen."""
+    ready: Timestamp | None = None
+    """The replacement became ready."""
+    verified: Timestamp | None = None
+    """The replacement passed its probation, or failed it."""
+    finished: Timestamp | None = None
+    """The attempt ended."""
+
+
+class Evidence(Model):
+    """One value that convinced."""
+
+    signal: Annotated[str, Field(max_length=128)]
+    """Name of the signal."""
+    value: float
+    """Its value."""
+    unit: Word = ""
+    """Unit of the value."""
+    samples: Annotated[int, Field(ge=0)] = 0
+    """Readings behind the value."""
+    message: Annotated[str, Field(max_length=512)] = ""
+    """What it means."""
+
+
+class GateAnswer(Model):
+    """One gate that was asked before acting."""
+
+    name: Word
+    """Name of the gate."""
+    open: bool
+    """Whether it let the attempt pass."""
+    message: Annotated[str, Field(max_length=512)] = ""
+    """Why."""
+
+
+class Replacement(Model):
+    """The pod that took the instance's place."""
+
+    name: Name
+    """Name of the pod."""
+    uid: Uid
+    """UID of the pod."""
+
+
+def _clip(text: str, size: int) -> str:
+    """`text` in at most `size` bytes of UTF-8, its end kept."""
+    raw = text.encode("utf-8", errors="replace")
+    return text if len(raw) <= size else raw[-size:].decode("utf-8", errors="ignore")
+
+
+class BlackBox(Model):
+    """What the instance left behind, taken before it was removed."""
+
+    pages: Annotated[
+        tuple[Annotated[str, Field(max_length=MAX_PAGE)], ...], Atomic, Field(max_length=MAX_PAGES)
+    ] = ()
+    """Named series of the engine's metrics, as text, at most three readings."""
+    logs: Annotated[
+        tuple[Annotated[str, Field(max_length=MAX_LOG_LINE)], ...], Atomic, Field(max_length=MAX_LOG_LINES)
+    ] = ()
+    """The engine's last log lines, at most 100."""
+    container_statuses: Annotated[tuple[Opaque, ...], Atomic, Field(max_length=MAX_CONTAINERS)] = ()
+    """The pod's container statuses."""
+    events: Annotated[tuple[Message, ...], Atomic, Field(max_length=MAX_EVENTS)] = ()
+    """Kubernetes events of the pod, newest last."""
+
+    @classmethod
+    def clipped(
+        cls,
+        *,
+        pages: tuple[str, ...] = (),
+        logs: tuple[str, ...] = (),
+        container_statuses: tuple[dict[str, Any], ...] = (),
+        events: tuple[str, ...] = (),
+    ) -> "BlackBox":
+        """A black box within the bounds: the newest items, each cut to its size in bytes, are kept."""
+        return cls(
+            pages=tuple(_clip(page, MAX_PAGE) for page in pages[-MAX_PAGES:]),
+            logs=tuple(_clip(line, MAX_LOG_LINE) for line in logs[-MAX_LOG_LINES:]),
+            container_statuses=container_statuses[-MAX_CONTAINERS:],
+            events=tuple(_clip(event, 256) for event in events[-MAX_EVENTS:]),
+        )
+
+
+class RemediationStatus(Model):
+    """How it went."""
+
+    phase: Phase | None = None
+    """The step that the attempt is in."""
+    outcome: Outcome | None = None
+    """How it ended. Absent: it has not."""
+    path: RemediationPath | None = None
+    """Whether the replacement starts before or after the instance goes, or nothing is replaced."""
+    message: Message = ""
+    """Why the instance was replaced, or why not, in a sentence."""
+    timeline: Timeline = Timeline()
+    """When each step happened."""
+    evidence: Annotated[tuple[Evidence, ...], Atomic, Field(max_length=32)] = ()
+    """The values that convinced."""
+    gates: Annotated[tuple[GateAnswer, ...], Keyed("name", max_items=32)] = ()
+    """The gates that were asked."""
+    replacement: Replacement | None = None
+    """The pod that took the instance's place."""
+    black_box: BlackBox | None = None
+    """What the instance left behind."""
+    streams_cut: Annotated[int, Field(ge=0)] | None = None
+    """Streams that were still running when the instance went."""
