@@ -118,7 +118,7 @@ def run(suites: Sequence[Suite]) -> list[Result]:
     results: list[Result] = []
     running: list[Started] = []
     with contextlib.ExitStack() as stack:
-        stack.callback(lambda: [started.stop() for started in running])
+        stack.callback(_stop_all, running)
         for suite in suites:
             for started in [one for one in running if one.suite.beside == suite.name]:
                 print(f"\n=== {started.suite.name}: waiting for its end", flush=True)
@@ -136,6 +136,11 @@ def run(suites: Sequence[Suite]) -> list[Result]:
             results.append(running[-1].finish())
             running.pop()
     return results
+
+
+def _stop_all(running: Sequence[Started]) -> None:
+    for started in running:
+        started.stop()
 
 
 def table(results: Sequence[Result]) -> str:
