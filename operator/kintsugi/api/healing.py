@@ -43,7 +43,7 @@ class FragmentationTrigger(Model):
     """Fragmentation above this counts; it must fall 5 points below to clear. Absent: 25."""
     for_seconds: Annotated[int, Field(ge=60, le=86_400)] = 600
     """How long it must last. Absent: 600."""
-    sources: Annotated[tuple[FragmentationSource, ...], UniqueItems, Field(min_length=1, max_length=3)] = (
+    sources: Annotated[tuple[FragmentationSource, ...], Field(min_length=1, max_length=3), UniqueItems] = (
         "Allocator",
         "OrphanedBlocks",
     )
@@ -243,7 +243,7 @@ class HealingSpec(Model):
     probation_seconds: Annotated[int, Field(ge=60, le=86_400)] = 600
     """How long a replacement is watched, from the end of its warm-up, before it counts as cured. Absent: 600."""
     pause_requests: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=253)], ...], UniqueItems, Field(max_length=16)
+        tuple[Annotated[str, Field(min_length=1, max_length=253)], ...], Field(max_length=16), UniqueItems
     ] = ()
     """Named reasons to pause healing; any entry pauses. An annotation `kintsugi.dev/pause.<reason>` does too."""
     rehearsal: Rehearsal | None = None

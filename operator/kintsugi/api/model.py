@@ -16,7 +16,6 @@ from pydantic import (
     GetJsonSchemaHandler,
     PlainSerializer,
     WithJsonSchema,
-    model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
@@ -30,7 +29,7 @@ class Model(BaseModel):
     """An immutable part of an API object, written in camelCase.
 
     Unknown fields are ignored: after a rollback of the operator an object may hold newer fields, and refusing
-    them would fail every fleet (`fields.unknown_fields` names them instead). `null` means absent.
+    them would fail every fleet (`fields.unknown_fields` names them instead).
     """
 
     model_config = ConfigDict(
@@ -40,13 +39,6 @@ class Model(BaseModel):
         extra="ignore",
         use_attribute_docstrings=True,
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, raw: Any) -> Any:
-        if isinstance(raw, Mapping):
-            return {key: value for key, value in raw.items() if value is not None}
-        return raw
 
     def dump(self) -> dict[str, Any]:
         """The JSON form: camelCase keys, without absent fields and without containers that are empty by default.

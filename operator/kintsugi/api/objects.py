@@ -1,15 +1,19 @@
 """The two kinds as whole objects, and how they are read."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from kintsugi.api.model import Model, Opaque, Timestamp
+from kintsugi.api.model import Model, Opaque, Timestamp, format_timestamp
 from kintsugi.api.remediation import RemediationSpec, RemediationStatus
+from kintsugi.api.rules import DEPLOYMENT_RULES, broken
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.api.status import DeploymentStatus
+from kintsugi.api.structural import Schema, structural, without_nulls
 
 M = TypeVar("M", bound=Model)
 
@@ -89,8 +93,15 @@ class SpecInvalid(ValueError):
 
 
 def parse_deployment(raw: Mapping[str, Any]) -> DeepSeekV4Deployment:
-    """The deployment in `raw`. Unknown fields are ignored (see `fields.unknown_fields`); raises SpecInvalid."""
-    return _parse(DeepSeekV4Deployment, raw)
+    """The deployment in `raw`, read as strictly as the API server reads it, rules included.
+
+    Unknown fields are ignored (see `fields.unknown_fields`). Raises SpecInvalid with every problem found.
+    """
+    deployment = _parse(DeepSeekV4Deployment, raw)
+    ruled = {"metadata": {"name": deployment.metadata.name}, "spec": deployment.spec.dump()}
+    if problems := tuple(Problem(at, rule.message) for at, rule in broken(DEPLOYMENT_RULES, ruled)):
+        raise SpecInvalid(problems)
+    return deployment
 
 
 def parse_remediation(raw: Mapping[str, Any]) -> Remediation:
@@ -98,9 +109,16 @@ def parse_remediation(raw: Mapping[str, Any]) -> Remediation:
     return _parse(Remediation, raw)
 
 
+@cache
+def _schema(model: type[Model]) -> Schema:
+    return structural(model)
+
+
 def _parse(model: type[M], raw: Mapping[str, Any]) -> M:
     try:
-        return model.model_validate(raw)
+        plain = without_nulls(raw, _schema(model))
+        # From JSON, since only there does strict mode take a list for a tuple and a string for a timestamp.
+        return model.model_validate_json(json.dumps(plain, default=format_timestamp), strict=True)
     except ValidationError as error:
         raise SpecInvalid(problems_of(error)) from error
 
@@ -121,6 +139,10 @@ def json_path(location: tuple[int | str, ...]) -> str:
 
 def _cure(kind: str, message: str, context: Mapping[str, Any]) -> str:
     match kind:
+        case "tuple_type":
+            return "must be a list"
+        case "model_type":
+            return "must be an object"
         case "missing":
             return "is required: set it"
         case "literal_error":

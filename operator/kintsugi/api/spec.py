@@ -92,7 +92,7 @@ class ModelSpec(Model):
     revision: ShortText | None = None
     """Branch, tag or commit on the hub. Absent: the hub's default branch."""
     served_names: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=253)], ...], UniqueItems, Field(max_length=16)
+        tuple[Annotated[str, Field(min_length=1, max_length=253)], ...], Field(max_length=16), UniqueItems
     ] = ()
     """Names that clients may use in `model`. Empty: the model's id."""
     source: ModelSource | None = None
@@ -188,9 +188,9 @@ class ResourceClaim(Model):
 class Resources(Model):
     """Resources of the engine's container, beside the GPUs that `hardware` asks for."""
 
-    requests: dict[str, Quantity] | None = None
+    requests: Annotated[dict[str, Quantity], Field(max_length=64)] | None = None
     """What the scheduler sets aside."""
-    limits: dict[str, Quantity] | None = None
+    limits: Annotated[dict[str, Quantity], Field(max_length=64)] | None = None
     """What the container may use."""
     claims: Annotated[tuple[ResourceClaim, ...], Keyed("name", max_items=16)] = ()
     """Device claims that the container uses."""
@@ -282,8 +282,8 @@ class ValidationSpec(Model):
 
     allow: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=63)], ...],
-        UniqueItems,
         Field(max_length=64),
+        UniqueItems,
     ] = ()
     """Names of preflight rules whose errors become warnings."""
 

@@ -269,7 +269,7 @@ class StormStatus(Model):
     """When the last instance fell sick."""
     state: StormState = "Open"
     """`Open`: no removals. `HalfOpen`: one trial removal is under way."""
-    sick: Annotated[tuple[Uid, ...], UniqueItems, Field(max_length=1000)] = ()
+    sick: Annotated[tuple[Uid, ...], Field(max_length=1000), UniqueItems] = ()
     """UIDs of the instances that fell sick."""
 
 
