@@ -38,7 +38,7 @@ bench: setup  ## Benchmarks, each with the bar it must meet
 	$(BIN)/pytest -s tests/bench -o python_files='bench_*.py' $(ARGS)
 
 generate: setup  ## Everything made from something else: CRDs, the chart's copies and tables
-	$(BIN)/kintsugi crds
+	$(BIN)/kintsugi crds --helm helm/kintsugi/templates/crds.yaml
 	$(BIN)/python -m tests.unit.chart.readme
 
 check: generate  ## Fails where a generated file is not what its source says
