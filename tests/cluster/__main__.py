@@ -1,0 +1,89 @@
+"""`python -m tests.cluster up | down | status | setup`: a local Kubernetes cluster from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.cluster.binaries import binaries
+from tests.cluster.cluster import Cluster, remove, sweep
+from tests.cluster.machine import require
+from tests.cluster.names import check_name
+from tests.cluster.spec import known, load
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def up(name: str, nodes: int, gpus: int, *, audit: bool) -> None:
+    started = time.monotonic()
+    cluster = Cluster.start(name, nodes=nodes, gpus_per_node=gpus, audit_log=audit, keep=True, say=say)
+    say(f"{nodes} nodes Ready in {time.monotonic() - started:.1f} s")
+    programs = cluster.access.programs
+    print(
+        f"export KUBECONFIG={cluster.kubeconfig}\n"
+        f"export PATH={programs}:$PATH    # kubectl and helm\n"
+        f"# context {cluster.context}; the registry is {cluster.registry}, to be reached from inside the cluster\n"
+        f"# inside, where pods and Services have addresses:  nsenter --net=/run/netns/{cluster.spec.names.netns} COMMAND\n"
+        f"# take it down:  {sys.executable} -m tests.cluster down --name {name}"
+    )
+
+
+def status() -> None:
+    """One line for each cluster."""
+    for name in known():
+        spec = load(name)
+        if spec is None:
+            print(f"{name}: half made or half removed; `down --name {name}` clears it away")
+            continue
+        try:
+            cluster = Cluster.attach(name)
+        except LookupError:
+            print(f"{name}: half made; `down --name {name}` clears it away")
+            continue
+        owner = f"process {spec.owner.pid}" if spec.owner else "kept until `down`"
+        print(
+            f"{name}: {len(cluster.ready_nodes())} of {spec.nodes} nodes Ready, {owner}, KUBECONFIG={cluster.kubeconfig}"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for command, text in (
+        ("up", "start a cluster that stays up"),
+        ("down", "take it down, or clear away its rests"),
+    ):
+        sub = commands.add_parser(command, help=text)
+        sub.add_argument("--name", default="dev")
+        if command == "up":
+            sub.add_argument("--nodes", type=int, default=3)
+            sub.add_argument("--gpus", type=int, default=2, help="fake GPUs of each node")
+            sub.add_argument("--audit", action="store_true", help="record every write request")
+    commands.add_parser("status", help="what is up on this machine")
+    commands.add_parser("setup", help="install packages and build the programs, and start nothing")
+    arguments = parser.parse_args()
+    try:
+        match arguments.command:
+            case "up":
+                up(arguments.name, arguments.nodes, arguments.gpus, audit=arguments.audit)
+            case "down":
+                remove(check_name(arguments.name))
+                sweep()
+            case "status":
+                status()
+            case "setup":
+                require(say)
+                print(binaries(say))
+    except (RuntimeError, ValueError, TimeoutError, LookupError) as refusal:
+        say("\n".join([f"error: {refusal}", *getattr(refusal, "__notes__", [])]))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

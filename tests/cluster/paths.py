@@ -1,0 +1,36 @@
+"""Where the local cluster keeps its things on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+
+
+def cache_root() -> Path:
+    """The folder under the user's cache for everything that outlives a cluster."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kintsugi"
+
+
+def binaries_root() -> Path:
+    return cache_root() / "cluster"
+
+
+def registry_root() -> Path:
+    """Layers that were pushed once stay here, so that the next cluster need not be sent them again."""
+    return cache_root() / "registry"
+
+
+def states_root() -> Path:
+    """One folder for each cluster that is up.
+
+    It lies beside the caches, on the same file system, so that a node's image store can share files with them.
+    """
+    return cache_root() / "run"
+
+
+def state_dir(name: str) -> Path:
+    return states_root() / name
