@@ -68,13 +68,13 @@ class _WithoutDefaults(GenerateJsonSchema):
 def structural(model: type[BaseModel]) -> Schema:
     """The structural schema of `model`, without references. Raises TypeError for what has no counterpart."""
     raw = model.model_json_schema(by_alias=True, schema_generator=_WithoutDefaults)
-    return _rewritten(raw, raw.get("$defs", {}), (), (model.__name__,))
+    return _rewritten(raw, raw.get("$defs", {}), (), ())
 
 
 def _rewritten(
     node: Schema, defs: Mapping[str, Schema], path: tuple[str, ...], seen: tuple[str, ...]
 ) -> Schema:
-    where = ".".join(path) or seen[0]
+    where = ".".join(path) or "the object"
     if "$ref" in node:
         name = node["$ref"].rsplit("/", 1)[-1]
         if name in seen:
