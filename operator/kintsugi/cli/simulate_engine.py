@@ -1,0 +1,199 @@
+"""`kintsugi simulate-engine`: an engine without a model or a GPU, which takes vLLM's command line."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from kintsugi.testing.engine.faults import Fault, FaultError, parse_fault_argument
+from kintsugi.testing.engine.process import ProcessSettings, run_engine
+from kintsugi.testing.engine.server import ServerSettings
+from kintsugi.testing.engine.shape import EngineShape, StepCost
+
+_SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+
+_ALIASES = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size"}
+_KV_TOKENS = 2**20
+"""Token slots of the KV pool where nothing is said: one request of 1,048,576 tokens, or many short ones."""
+
+
+def count(text: str) -> int:
+    """A whole number as vLLM reads it: `8192`, `8k` (8,000) or `8K` (8,192)."""
+    factor = _SUFFIXES.get(text[-1:], 1)
+    try:
+        number = int(float(text[:-1]) * factor) if factor > 1 else int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a whole number") from None
+    if number < 1:
+        raise click.BadParameter(f"{text!r} is not greater than 0")
+    return number
+
+
+def fault(text: str) -> Fault:
+    """A fault in short form."""
+    try:
+        return parse_fault_argument(text)
+    except FaultError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+class VllmCommand(click.Command):
+    """Takes `vllm serve MODEL ...` as well, underscores for dashes, and several values of one flag."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        while args and args[0] in ("vllm", "serve"):
+            args = args[1:]
+        if args and not args[0].startswith("-"):
+            args = ["--model", *args]
+        args = [_ALIASES.get(one, one) for one in args]
+        plain: list[str] = []
+        several = False
+        for one in args:
+            if one.startswith("--"):
+                name, equals, value = one.partition("=")
+                name = name.replace("_", "-")
+                several = name == "--served-model-name" and not equals
+                plain.append(name + equals + value)
+            elif several and plain[-1] != "--served-model-name":
+                plain += ["--served-model-name", one]
+            else:
+                plain.append(one)
+        return super().parse_args(ctx, plain)
+
+
+@click.command(cls=VllmCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.option(
+    "--model", default="deepseek-ai/DeepSeek-V4-Flash", help="Shown as the model's name; nothing is loaded."
+)
+@click.option("--served-model-name", multiple=True, help="Names that requests may use. [default: the model]")
+@click.option("--host", default="0.0.0.0", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
+@click.option("--api-key", default=None, envvar="VLLM_API_KEY", help="Ask for this bearer token on /v1.")
+@click.option("--max-num-seqs", type=count, default="64", show_default=True)
+@click.option("--max-model-len", type=count, default="131072", show_default=True)
+@click.option("--max-num-batched-tokens", type=count, default="8192", show_default=True)
+@click.option("--block-size", type=count, default="256", show_default=True)
+@click.option("--num-gpu-blocks-override", type=count, default=None, help="KV blocks. [default: 1Mi tokens]")
+@click.option("--fault", "faults", type=fault, multiple=True, help="Begin sick, e.g. slowStart=30 or hang.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--step-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    default=22.0,
+    show_default=True,
+    help="Milliseconds of an engine step with one decode; all else scales with it.",
+)
+@click.option(
+    "--step-noise", type=click.FloatRange(0, 2), default=0.04, show_default=True, help="Lognormal sigma."
+)
+@click.option(
+    "--fragmentation", type=click.FloatRange(0, 1), default=0.08, show_default=True, help="Calm level."
+)
+@click.option("--no-telemetry", is_flag=True, help="No kintsugi_ series, as an engine without the plugin.")
+@click.option(
+    "--natural-tokens", type=count, default="60", show_default=True, help="Output where no limit is asked."
+)
+@click.option("--bytes-per-token", type=count, default="4", show_default=True)
+@click.option(
+    "--answers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    help="JSON file: ending of a prompt -> answer.",
+)
+@click.pass_context
+def simulate_engine(
+    ctx: click.Context,
+    model: str,
+    served_model_name: tuple[str, ...],
+    host: str,
+    port: int,
+    api_key: str | None,
+    max_num_seqs: int,
+    max_model_len: int,
+    max_num_batched_tokens: int,
+    block_size: int,
+    num_gpu_blocks_override: int | None,
+    max_num_queued_reqs: int | None,
+    gpu_memory_utilization: float,
+    data_parallel_size: int,
+    tensor_parallel_size: int,
+    enable_prefix_caching: bool,
+    enable_chunked_prefill: bool,
+    disable_log_stats: bool,
+    kv_cache_metrics: bool,
+    shutdown_timeout: float,
+    admin_host: str,
+    admin_port: int,
+    faults: tuple[Fault, ...],
+    seed: int,
+    step_ms: float,
+    step_noise: float,
+    fragmentation: float,
+    no_telemetry: bool,
+    natural_tokens: int,
+    bytes_per_token: int,
+    answers: Path | None,
+) -> None:
+    """Serve a simulated vLLM engine: real /metrics names, streaming, and faults to rehearse with.
+
+    Takes vLLM's own command line (`vllm serve MODEL ...` too); flags that mean nothing to a simulation are
+    accepted and named in the log. Faults are switched at run time on the admin port:
+    POST /simulator/faults {"fault": "hang"}, DELETE /simulator/faults/hang, GET /simulator/state.
+    """
+    try:
+        shape = EngineShape(
+            max_num_seqs=max_num_seqs,
+            max_model_len=max_model_len,
+            max_num_batched_tokens=max(max_num_batched_tokens, max_num_seqs),
+            block_size=block_size,
+            num_gpu_blocks=num_gpu_blocks_override or max(_KV_TOKENS, max_model_len) // block_size,
+            chunked_prefill=enable_chunked_prefill,
+            prefix_caching=enable_prefix_caching,
+            max_num_queued_reqs=max_num_queued_reqs,
+            gpu_memory_utilization=gpu_memory_utilization,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    cost = StepCost(noise_sigma=step_noise)
+    settings = ProcessSettings(
+        server=ServerSettings(
+            host=host,
+            port=port,
+            admin_host=admin_host,
+            admin_port=admin_port,
+            api_key=api_key,
+            served_names=served_model_name or (model,),
+            max_model_len=max_model_len,
+            bytes_per_token=bytes_per_token,
+            natural_tokens=natural_tokens,
+            answers=_answers(answers),
+            seed=seed,
+        ),
+        shape=shape,
+        cost=cost.scaled(step_ms / 1000.0 / cost.mean(1)),
+        ranks=data_parallel_size,
+        workers=tensor_parallel_size,
+        fragmentation=fragmentation,
+        seed=seed,
+        log_stats=not disable_log_stats,
+        kv_cache_metrics=kv_cache_metrics,
+        telemetry=not no_telemetry,
+        shutdown_timeout=shutdown_timeout,
+        faults=faults,
+        ignored=ctx.args,
+    )
+    sys.exit(asyncio.run(run_engine(settings)))
+
+
+def _answers(path: Path | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        document = json.loads(path.read_text())
+    except ValueError as error:
+        raise click.BadParameter(f"{path} is not JSON: {error}", param_hint="--answers") from error
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        raise click.BadParameter(f"{path} must hold an object of texts", param_hint="--answers")
+    return document
