@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, unique
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from kintsugi.api.remediation import Remediation
-from kintsugi.api.spec import DeepSeekV4Deployment
+from kintsugi.api.objects import DeepSeekV4Deployment, Remediation
 from kintsugi.core.reading import Unreadable
 
 
@@ -142,6 +141,8 @@ class Instance:
     grace_seconds: float = 30.0
     max_num_seqs: int | None = None
     chunked_prefill: bool = True
+    longest_prefill: float = 0.0
+    """Seconds that the pool's longest legal prompt takes at the slowest prefill rate known; 0 where unknown."""
 
     @property
     def process(self) -> ProcessKey | None:
@@ -205,6 +206,10 @@ class Snapshot:
     nodes: tuple[NodeRoom, ...] | None
     """None where not asked for in this pass."""
     fleet: Fleet
+    children: tuple[Mapping[str, Any], ...] | None = None
+    """Services and disruption budgets as read; None where not asked for in this pass."""
+    answers: Mapping[str, bool] = field(default_factory=dict)
+    """By pod UID: whether the one real request that verifies a replacement was answered, where it was made."""
     paused: tuple[str, ...] = field(default=())
     """Names of pause requests, from spec and annotations."""
     unknown_fields: tuple[str, ...] = field(default=())

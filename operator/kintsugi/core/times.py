@@ -1,6 +1,12 @@
 """Every time the judge and the gates use, in one value, so that a rehearsal can speed all of them up together."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from kintsugi.api.spec import DeploymentSpec
+
+LATE_FLOOR: Final = 0.5
+"""Real seconds: even in a rehearsal our loop is not called late below this, since a busy machine delays any loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +21,8 @@ class Times:
     """W: no step for this long, three canaries unanswered: Sick, withdrawn (hang §1.3)."""
     stall_remove: float = 300.0
     """K: still no step: removed (hang §1.3); also vLLM's own executor timeout."""
+    stall_warm_up: float = 600.0
+    """After the first Ready of a process, before a stall is judged (hang §1.3, safety rule 4)."""
     unchunked_withdraw: float = 300.0
     unchunked_remove: float = 600.0
     canary_first: float = 10.0
@@ -49,6 +57,8 @@ class Times:
     slow_solve: float = 600.0
     slow_own_following: float = 360.0
     """Minutes in which the own baseline follows an improvement (slow §3), as a number of samples."""
+    slow_since_start: float = 1800.0
+    """Slower than its siblings for this long, with no change of its own: advice (slow §3)."""
     start_budget: float = 1800.0
     dead_restarts_window: float = 1800.0
     hold: float = 240.0
@@ -67,9 +77,63 @@ class Times:
     lineage_memory: float = 7200.0
     """A new fault later than this after a cure is a new incident (safety rule 21)."""
 
+    @property
+    def late_limit(self) -> float:
+        """Seconds of lateness of our own loop beyond which no clock of the judge may go on."""
+        return max(self.loop_late, LATE_FLOOR)
+
     def sped_up(self, factor: float) -> "Times":
         """Every time divided by `factor` (≥ 1), for a rehearsal. Counts of samples stay."""
         if factor < 1:
             raise ValueError(f"rehearsal.speedUp must be at least 1, not {factor}")
         kept = {"slow_own_following"}
-        return Times(**{f.name: getattr(self, f.name) / (1 if f.name in kept else factor) for f in fields(self)})
+        return Times(
+            **{f.name: getattr(self, f.name) / (1 if f.name in kept else factor) for f in fields(self)}
+        )
+
+
+def effective_times(spec: DeploymentSpec) -> Times:
+    """The times in force for one deployment: the user's durations over the papers', all divided by the rehearsal factor.
+
+    The only place where durations of the spec become times of the judge, the gates and the ladder. Counts of samples
+    are never set here: detectors derive them from ratios of these times, so that a rehearsal shrinks them alike.
+    """
+    healing, plain = spec.healing, Times()
+    stall, storm = healing.triggers.stall, healing.storm
+    interval = float(spec.monitoring.scrape_interval_seconds)
+    withdraw = float(stall.for_seconds or plain.stall_withdraw)
+    remove = max(withdraw, float(stall.remove_after_seconds or plain.stall_remove))
+    early = min(1.0, withdraw / plain.stall_withdraw)
+    written = replace(
+        plain,
+        scrape_interval=interval,
+        readable_gap=max(plain.readable_gap, 1.2 * interval),
+        fragmentation_gap=max(plain.fragmentation_gap, 1.2 * interval),
+        stall_withdraw=withdraw,
+        stall_remove=remove,
+        unchunked_withdraw=max(withdraw, plain.unchunked_withdraw),
+        unchunked_remove=max(remove, plain.unchunked_remove),
+        canary_first=plain.canary_first * early,
+        canary_second=plain.canary_second * early,
+        canary_third=plain.canary_third * early,
+        fragmentation_window=max(
+            plain.fragmentation_window, float(healing.triggers.fragmentation.for_seconds)
+        ),
+        throughput_window=float(healing.triggers.throughput.for_seconds),
+        throughput_suspect=min(plain.throughput_suspect, float(healing.triggers.throughput.for_seconds)),
+        start_budget=start_budget(spec, None),
+        hold=float(storm.hold_seconds),
+        storm_window=float(storm.window_seconds),
+        storm_cooldown=float(storm.cooldown_seconds),
+        storm_trial=float(storm.trial_after_seconds),
+        probation=float(healing.probation_seconds),
+        drain_timeout=float(healing.drain.timeout_seconds),
+    )
+    return written.sped_up(healing.speed_up)
+
+
+def start_budget(spec: DeploymentSpec, pool: str | None) -> float:
+    """Seconds that a start may take, before any rehearsal: the pool's, else the deployment's, else 1,800."""
+    engines = [p.engine for p in spec.pools if p.name == pool] + [spec.engine]
+    written = (e.start_budget_seconds for e in engines if e is not None)
+    return float(next((s for s in written if s is not None), Times().start_budget))

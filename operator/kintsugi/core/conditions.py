@@ -1,0 +1,162 @@
+"""The six conditions: the contract of a deployment's status."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kintsugi.api.condition import Condition
+from kintsugi.api.status import InstanceStatus, RemediationsStatus
+from kintsugi.core.judged import Judged
+from kintsugi.core.poolview import PoolView
+from kintsugi.core.rollout import Course
+from kintsugi.core.snapshot import Snapshot
+
+GOOD_WHEN: Final = {
+    "SpecAccepted": "True",
+    "Available": "True",
+    "DataFresh": "True",
+    "HealingAllowed": "True",
+    "Degraded": "False",
+}
+"""By weight, heaviest first. `Progressing` is neither good nor bad unless its rollout stalls."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the conditions are about."""
+
+    snapshot: Snapshot
+    views: tuple[PoolView, ...]
+    judged: Judged
+    courses: Mapping[str, Course]
+    problems: tuple[str, ...]
+    remediations: RemediationsStatus
+    instances: tuple[InstanceStatus, ...]
+
+
+def conditions_of(state: State) -> tuple[Condition, ...]:
+    """Every condition, each with reason and message."""
+    made = (
+        ("SpecAccepted", *_spec_accepted(state)),
+        ("Available", *_available(state)),
+        ("Progressing", *_progressing(state)),
+        ("DataFresh", *_data_fresh(state)),
+        ("HealingAllowed", *_healing_allowed(state)),
+        ("Degraded", *_degraded(state)),
+    )
+    generation = state.snapshot.deployment.metadata.generation
+    return tuple(
+        Condition.model_validate(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message[:1000],
+                "observed_generation": generation,
+            }
+        )
+        for kind, status, reason, message in made
+    )
+
+
+def worst_message(conditions: Iterable[Condition]) -> str:
+    """The message of the heaviest condition that is not as it should be; '' where all is well."""
+    known = {condition.type: condition for condition in conditions}
+    progressing = known.get("Progressing")
+    if progressing and progressing.reason == "RolloutStalled":
+        return progressing.message
+    for kind, good in GOOD_WHEN.items():
+        condition = known.get(kind)
+        if condition and condition.status != good:
+            return condition.message
+    return ""
+
+
+Said = tuple[str, str, str]
+
+
+def _spec_accepted(state: State) -> Said:
+    unknown = state.snapshot.unknown_fields
+    if state.problems:
+        return "False", "Refused", "; ".join(state.problems)
+    if unknown:
+        return (
+            "True",
+            "UnknownFields",
+            f"accepted; these fields are not known and do nothing: {', '.join(unknown)}",
+        )
+    return "True", "Accepted", ""
+
+
+def _available(state: State) -> Said:
+    short = []
+    for view in state.views:
+        serving = sum(1 for i in view.instances if i.revision == view.revision and view.serves(i))
+        need = max(min(1, view.wanted), view.wanted - state.snapshot.deployment.spec.rollout.max_unavailable)
+        if serving < need:
+            short.append(
+                f"pool {view.name}: {serving} of {view.wanted} instances of the wanted revision serve"
+            )
+    return ("False", "PoolShort", "; ".join(short)) if short else ("True", "Serving", "")
+
+
+def _progressing(state: State) -> Said:
+    stalled = [c.rollout for c in state.courses.values() if c.rollout and c.rollout.state == "Stalled"]
+    if stalled:
+        return "False", "RolloutStalled", "; ".join(f"pool {r.pool}: {r.message}" for r in stalled)
+    busy = [f"pool {name}: {c.busy}" for name, c in sorted(state.courses.items()) if c.busy]
+    if busy:
+        return "True", "Working", "; ".join(busy)
+    healing = [a.instance for a in state.remediations.active if a.outcome is None]
+    if healing:
+        return "True", "Healing", f"heals {', '.join(sorted(healing))}"
+    return "False", "AsWanted", ""
+
+
+def _data_fresh(state: State) -> Said:
+    if state.judged.data_fresh:
+        return "True", state.judged.data_reason or "Fresh", state.judged.data_message
+    return "False", state.judged.data_reason or "NoData", state.judged.data_message
+
+
+def _healing_allowed(state: State) -> Said:
+    """Pauses, storms and breakers are about the deployment; a single instance's gates are in `withheld`."""
+    if state.snapshot.paused:
+        return "False", "Paused", f"healing is paused: {', '.join(state.snapshot.paused)}"
+    if state.problems:
+        return "False", "SpecRefused", "nothing new is done while the spec is not accepted"
+    for storm in state.remediations.storms:
+        where = f"pool {storm.pool}" if storm.pool else "all instances of this operator"
+        if storm.state == "Open":
+            text = f"{len(storm.sick)} instances of {where} fell sick together: a shared cause is likely, nothing is removed"
+            return "False", "Storm", text
+    if state.remediations.breakers:
+        first = state.remediations.breakers[0]
+        return "False", "BreakerOpen", f"pool {first.pool}: {first.message}"
+    if not state.judged.data_fresh:
+        return "False", "NoData", state.judged.data_message
+    if state.snapshot.deployment.spec.healing.mode != "Act":
+        mode = state.snapshot.deployment.spec.healing.mode
+        return "False", f"Mode{mode}", f"mode {mode}: findings are shown, nothing is removed"
+    return "True", "Ready", ""
+
+
+def _degraded(state: State) -> Said:
+    sick = [
+        f"{i.name}: {i.findings[0].message if i.findings else i.reason}"
+        for i in state.instances
+        if i.verdict == "Sick"
+    ]
+    if sick:
+        return "True", "Sick", "; ".join(sick)
+    stalled = [c.why for c in state.courses.values() if c.rollout and c.rollout.state == "Stalled"]
+    if stalled:
+        return "True", "RolloutStalled", "; ".join(stalled)
+    pools = [
+        f"pool {name}: {', '.join(found)}"
+        for name, found in sorted(state.judged.pool_findings.items())
+        if found
+    ]
+    if pools:
+        return "True", "PoolFindings", "; ".join(pools)
+    return "False", "Well", ""

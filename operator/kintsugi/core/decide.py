@@ -1,0 +1,231 @@
+"""From verdicts to a plan: pure. One action budget for rollout, scaling and healing; every refusal has a reason."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kintsugi.api.effective import pools_of
+from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus, WithheldAction
+from kintsugi.core.accept import problems_of_spec
+from kintsugi.core.children import children
+from kintsugi.core.finding import Finding, Verdict
+from kintsugi.core.gate import Answer, Question, ask_gates, first_closed
+from kintsugi.core.judged import Judged
+from kintsugi.core.ledger import book, ladder_step, reserve
+from kintsugi.core.moment import moment
+from kintsugi.core.plan import Action, Plan
+from kintsugi.core.poolview import PoolView, pool_views
+from kintsugi.core.record import remediation_of
+from kintsugi.core.remedy import World, advance
+from kintsugi.core.render import start_budget_seconds
+from kintsugi.core.report import Facts, report
+from kintsugi.core.rollout import Course, Setting, course, leaving, retiring_pods
+from kintsugi.core.snapshot import Instance, Snapshot
+from kintsugi.core.storm import storm_over, weigh_storms
+from kintsugi.core.times import Times
+from kintsugi.core.transition import happenings
+
+
+def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
+    """The plan of one pass. Same input, same plan."""
+    spec, status = snapshot.deployment.spec, snapshot.deployment.status
+    problems = tuple(map(str, problems_of_spec(spec)))
+    pools = pools_of(spec)
+    views = pool_views(snapshot, pools, judged.verdicts)
+    storms = weigh_storms(status, views, spec.healing.storm, snapshot.fleet, times, snapshot.now)
+    courses = _courses(snapshot, views, status, times, accepted=not problems)
+    healing = _Healing(snapshot, status, times, views, courses, storms, problems)
+    healing.go_on()
+    healing.begin()
+    actions: list[Action] = [] if problems else list(children(snapshot, pools))
+    for taken in courses.values():
+        actions += taken.actions
+    actions += healing.actions
+    remediations = book(status, tuple(healing.active), snapshot, storms, tuple(healing.withheld), times)
+    facts = Facts(snapshot, views, judged, courses, problems, remediations)
+    after = report(facts, status)
+    busy = bool(healing.active) or any(taken.busy for taken in courses.values())
+    return Plan(
+        status=after,
+        remediations=tuple(
+            remediation_of(
+                active, snapshot, judged.verdicts.get(active.uid), healing.answers.get(active.id, ())
+            )
+            for active in healing.active
+        ),
+        actions=tuple(actions),
+        happenings=happenings(status, after),
+        needs_nodes=busy,
+    )
+
+
+def _courses(
+    snapshot: Snapshot, views: tuple[PoolView, ...], status: DeploymentStatus, times: Times, accepted: bool
+) -> dict[str, Course]:
+    """Each pool's course; none while the spec is not accepted, so that what serves goes on serving."""
+    if not accepted:
+        return {view.name: Course() for view in views}
+    before = {entry.pool: entry for entry in status.rollouts}
+    retiring = retiring_pods(snapshot.instances)
+    busy_pools = {a.pool for a in status.remediations.active if a.outcome is None}
+    settings = Setting(
+        snapshot.deployment, snapshot.uid, snapshot.now, times.drain_timeout, False, None, retiring
+    )
+    found = {
+        view.name: course(
+            view, replace(settings, healing=view.name in busy_pools, before=before.get(view.name))
+        )
+        for view in views
+    }
+    named = {view.name for view in views}
+    for pool in sorted({s.pool for s in snapshot.replica_sets} - named):
+        orphan = _orphan(snapshot, views[0], pool)
+        found[pool] = leaving(orphan, replace(settings, healing=pool in busy_pools))
+    return found
+
+
+def _orphan(snapshot: Snapshot, pattern: PoolView, pool: str) -> PoolView:
+    return replace(
+        pattern,
+        pool=replace(pattern.pool, name=pool, replicas=0),
+        revision="",
+        instances=tuple(i for i in snapshot.instances if i.pool == pool),
+        sets=tuple(s for s in snapshot.replica_sets if s.pool == pool),
+    )
+
+
+class _Healing:
+    """The remediations of one pass, in order: those under way, then new ones."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        status: DeploymentStatus,
+        times: Times,
+        views: tuple[PoolView, ...],
+        courses: Mapping[str, Course],
+        storms: tuple[StormStatus, ...],
+        problems: tuple[str, ...],
+    ) -> None:
+        self._snapshot = snapshot
+        self._status = status
+        self._times = times
+        self._views = {view.name: view for view in views}
+        self._courses = courses
+        self._storms = storms
+        self._problems = problems
+        self.active: list[ActiveRemediation] = list(status.remediations.active)
+        self.actions: list[Action] = []
+        self.withheld: list[WithheldAction] = []
+        self.answers: dict[str, tuple[Answer, ...]] = {}
+
+    def go_on(self) -> None:
+        """Advance what is under way."""
+        for index, active in enumerate(self.active):
+            view = self._views.get(active.pool)
+            if view is None:
+                continue
+            step = advance(active, self._world(active, view))
+            self.active[index] = step.active
+            self.actions += step.actions
+            if step.answers:
+                self.answers[active.id] = step.answers
+            if step.withheld:
+                self._withhold(active.instance, step.withheld)
+
+    def begin(self) -> None:
+        """Reserve new remediations, the surest findings first."""
+        under_way = {a.uid for a in self.active}
+        replacements = {a.replacement_uid for a in self.active if a.outcome is None}
+        for view, instance, finding in sorted(self._candidates(), key=_surest_first):
+            if instance.uid in under_way or instance.uid in replacements:
+                continue
+            self._consider(view, instance, finding)
+        self._report_blindness(under_way)
+
+    def _candidates(self) -> list[tuple[PoolView, Instance, Finding]]:
+        return [
+            (view, instance, finding)
+            for view in self._views.values()
+            for instance in view.instances
+            if not instance.deleting
+            and instance.member
+            and (verdict := view.verdicts.get(instance.uid)) is not None
+            and (finding := verdict.sick()) is not None
+        ]
+
+    def _consider(self, view: PoolView, instance: Instance, finding: Finding) -> None:
+        remedy, attempt, lineage = ladder_step(self._snapshot, instance, finding, self._times)
+        if remedy is None:
+            text = "every remedy of the ladder was tried on this line, or its next one is not built: a person is asked"
+            self._withhold(instance.name, Answer("exhausted", False, text))
+            return
+        reserved = reserve(self._snapshot, instance, finding, remedy, attempt, lineage)
+        answers = self._ask(view, instance, finding, reserved.id, removal=False)
+        closed = first_closed(answers)
+        if closed:
+            self._withhold(instance.name, closed)
+            return
+        self.answers[reserved.id] = answers
+        step = advance(reserved, self._world(reserved, view))
+        self.active.append(step.active)
+        self.actions += step.actions
+        if step.withheld:
+            self._withhold(instance.name, step.withheld)
+
+    def _report_blindness(self, under_way: set[str]) -> None:
+        """Say of each instance that nothing is known of that nothing will be done to it."""
+        for view in self._views.values():
+            for instance in view.instances:
+                verdict = view.verdicts.get(instance.uid)
+                unknown = verdict is not None and verdict.verdict is Verdict.UNKNOWN and not verdict.fresh
+                if unknown and instance.uid not in under_way and instance.ready:
+                    text = "no fresh reading of this instance: nothing is decided about it until there is one"
+                    self._withhold(instance.name, Answer("noData", False, text))
+
+    def _ask(
+        self, view: PoolView, instance: Instance, finding: Finding, attempt: str, removal: bool
+    ) -> tuple[Answer, ...]:
+        taken = self._courses.get(view.name, Course())
+        return ask_gates(
+            Question(
+                snapshot=self._snapshot,
+                status=self._status,
+                storms=self._storms,
+                times=self._times,
+                view=view,
+                instance=instance,
+                finding=finding,
+                active=tuple(self.active),
+                attempt=attempt,
+                removal=removal,
+                rollout=taken.busy,
+                problems=self._problems,
+            )
+        )
+
+    def _world(self, active: ActiveRemediation, view: PoolView) -> World:
+        claimed = {a.replacement_uid for a in self.active if a.id != active.id and a.replacement_uid}
+        claimed |= {entry.uid for entry in self._status.remediations.lineages}
+        return World(
+            now=self._snapshot.now,
+            times=self._times,
+            view=view,
+            ask=lambda instance, finding: self._ask(view, instance, finding, active.id, removal=True),
+            storm=storm_over(view.name, self._storms),
+            claimed=frozenset(uid for uid in claimed if uid),
+            answers=self._snapshot.answers,
+            start_budget=start_budget_seconds(view.pool),
+        )
+
+    def _withhold(self, instance: str, answer: Answer) -> None:
+        if any(entry.instance == instance for entry in self.withheld):
+            return
+        when = moment(answer.next_check) if answer.next_check is not None else None
+        self.withheld.append(
+            WithheldAction(instance=instance, gate=answer.gate, message=answer.message[:500], next_check=when)
+        )
+
+
+def _surest_first(candidate: tuple[PoolView, Instance, Finding]) -> tuple[bool, float, str]:
+    _, instance, finding = candidate
+    return (not finding.serves_nothing, finding.since, instance.name)

@@ -1,0 +1,132 @@
+"""`dead`: the container ended, or refuses connections after having been ready.
+
+The kubelet's restart in place is the first remedy and takes no action of ours. Only a pod that ended as a whole, that
+is not Ready again within its start budget, or that restarts for the third time within 30 minutes needs a new one. Exit
+codes say nothing (0 is possible). A pod that was never Ready is starting, however it fails: its start is a matter of
+configuration, capacity or rollout, and gets advice.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kintsugi.core.finding import Detector, Evidence, Finding, Severity
+from kintsugi.core.snapshot import Failed, Failure, Instance
+from kintsugi.core.times import Times
+
+RESTARTS_NEEDED: Final = 3
+"""Restarts within `dead_restarts_window` that show a fault which only a fresh pod cures (design §5)."""
+_ENDED: Final = frozenset({"Failed", "Succeeded"})
+
+
+@dataclass(slots=True)
+class PodState:
+    """What was seen of one pod over its processes. Monotonic seconds."""
+
+    ready_process: float | None = None
+    """Start time of the process that was last seen Ready; None where none ever was."""
+    restarts: int | None = None
+    restarted_at: list[float] = field(default_factory=list)
+    down_at: float | None = None
+    """Since when a pod that had been Ready has had no process that is."""
+    down_since: float | None = None
+    """The same in epoch seconds, for people."""
+    recovered: bool = False
+    """Ready again after having been down, in a new process."""
+
+
+def see_pod(state: PodState, instance: Instance, mono: float, now: float, times: Times) -> None:
+    """Take in one look at a pod."""
+    if state.restarts is not None and instance.restarts > state.restarts:
+        state.restarted_at += [mono] * (instance.restarts - state.restarts)
+    state.restarts = instance.restarts
+    state.restarted_at = [at for at in state.restarted_at if mono - at <= times.dead_restarts_window]
+    if instance.ready and instance.started_at is not None:
+        state.recovered = bool(state.restarted_at)
+        state.ready_process, state.down_at, state.down_since = instance.started_at, None, None
+    elif is_down(state, instance) and state.down_at is None:
+        state.down_at, state.down_since = mono, now
+
+
+def is_down(state: PodState, instance: Instance) -> bool:
+    """A pod that was Ready and whose process is gone, replaced or refusing. A process that hangs is not this."""
+    if instance.phase in _ENDED:
+        return True
+    if state.ready_process is None or instance.ready:
+        return False
+    return instance.started_at is None or instance.started_at != state.ready_process or _refuses(instance)
+
+
+def dead_finding(state: PodState, instance: Instance, mono: float, start_budget: float) -> Finding | None:
+    """What is to be said of this pod's life, or None where nothing is. `start_budget` in seconds."""
+    down = 0.0 if state.down_at is None else mono - state.down_at
+    if instance.phase in _ENDED:
+        text = f"the pod is {instance.phase}" + (
+            f" ({instance.phase_reason})" if instance.phase_reason else ""
+        )
+        return _sick("PodEnded", text, state, down)
+    if state.ready_process is None:
+        return None
+    count = len(state.restarted_at)
+    if count >= RESTARTS_NEEDED:
+        text = f"restarted {count} times in place and ended again{_last(instance)}"
+        return _sick("RestartsRepeat", text, state, down, serves_nothing=not instance.ready)
+    if state.down_at is not None:
+        if down > start_budget:
+            text = f"not Ready again for {down:.0f} s, more than its start budget{_last(instance)}"
+            return _sick("NotReadyAgain", text, state, down)
+        started_anew = instance.started_at is not None and not _refuses(instance)
+        return Finding(
+            detector=Detector.DEAD,
+            reason="RestartedInPlace" if started_anew else "ContainerEnded",
+            severity=Severity.INFO if started_anew else Severity.SUSPECT,
+            message=f"was Ready and is down for {down:.0f} s; the kubelet restarts it{_last(instance)}",
+            since=state.down_since or 0.0,
+            evidence=_evidence(state, down),
+            serves_nothing=True,
+            silent_seconds=down,
+        )
+    if state.recovered:
+        text = f"restarted in place and Ready again, {count} times lately{_last(instance)}"
+        return Finding(Detector.DEAD, "RestartedInPlace", Severity.INFO, text, instance.started_at or 0.0)
+    return None
+
+
+def start_finding(state: PodState, instance: Instance, now: float, start_budget: float) -> Finding | None:
+    """Advice on a pod that was never Ready: why it waits, or that its start takes too long. Never Sick."""
+    if state.ready_process is not None or instance.ready or instance.phase in _ENDED:
+        return None
+    since = instance.started_at if instance.started_at is not None else instance.created_at
+    if instance.waiting_reason and instance.waiting_reason not in ("ContainerCreating", "PodInitializing"):
+        text = instance.waiting_message or "the engine container waits"
+        return Finding(Detector.DEAD, instance.waiting_reason, Severity.ADVICE, text, instance.created_at)
+    if now - since > start_budget and instance.phase == "Running":
+        text = f"not Ready {now - since:.0f} s after its start, more than its budget of {start_budget:.0f} s"
+        return Finding(Detector.DEAD, "StartOverBudget", Severity.ADVICE, text, since)
+    return None
+
+
+def _refuses(instance: Instance) -> bool:
+    return isinstance(instance.scrape, Failed) and instance.scrape.failure is Failure.REFUSED
+
+
+def _sick(reason: str, text: str, state: PodState, down: float, serves_nothing: bool = True) -> Finding:
+    return Finding(
+        detector=Detector.DEAD,
+        reason=reason,
+        severity=Severity.SICK,
+        message=text,
+        since=state.down_since or 0.0,
+        evidence=_evidence(state, down),
+        serves_nothing=serves_nothing,
+        silent_seconds=down,
+    )
+
+
+def _evidence(state: PodState, down: float) -> tuple[Evidence, ...]:
+    restarts = float(len(state.restarted_at))
+    return (Evidence("seconds down", down, "s", 1), Evidence("restarts seen lately", restarts, "count", 1))
+
+
+def _last(instance: Instance) -> str:
+    ended = instance.last_termination
+    return "" if ended is None else f" (last end: {ended.reason or 'exit'} {ended.exit_code})"

@@ -1,0 +1,222 @@
+"""`fragmented`: measured fragmentation above the line for ten minutes, in a process that was below it after warm-up.
+
+The own past is the second witness: it shows that a restart is known to help. A process that was high from the start
+only gets advice, whatever a single dip says (hang paper §3).
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from kintsugi.core.finding import Detector, Evidence, Finding, Severity
+from kintsugi.core.times import Times
+
+HYSTERESIS_POINTS: Final = 5.0
+"""Percentage points under the line that count as below: 20 where the line is 25 (hang §3)."""
+FRESH_SHARE: Final = 0.6
+"""Share of a window's expected samples that must be there (hang §3)."""
+REFERENCE_SHARE: Final = 0.5
+"""The same for the first 10 minutes: 60 of 120 samples at 5 s."""
+ABOVE_LOW_SHARE: Final = 0.9
+"""Share of the samples that must be above the lower line (hang §3)."""
+
+
+@dataclass(slots=True)
+class Window:
+    """Samples of one length of time with running counts, so that a look costs no walk over them."""
+
+    seconds: float
+    low: float
+    high: float
+    rows: deque[tuple[float, float]] = field(default_factory=deque)
+    above_high: int = 0
+    above_low: int = 0
+
+    def add(self, mono: float, value: float) -> None:
+        """Add one sample and drop those older than the window."""
+        self.rows.append((mono, value))
+        self._count(value, 1)
+        while self.rows and self.rows[0][0] <= mono - self.seconds:
+            self._count(self.rows.popleft()[1], -1)
+
+    def _count(self, value: float, by: int) -> None:
+        self.above_high += by * (value > self.high)
+        self.above_low += by * (value >= self.low)
+
+    def empty(self) -> None:
+        """Start again."""
+        self.rows.clear()
+        self.above_high = self.above_low = 0
+
+    def full(self, interval: float) -> bool:
+        """Whether the samples span the window and are as many as evidence needs."""
+        count = len(self.rows)
+        spans = count > 1 and self.rows[-1][0] - self.rows[0][0] >= self.seconds - 2 * interval
+        return spans and count >= FRESH_SHARE * self.seconds / interval
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """The reference of one worker (rank) of one process."""
+
+    samples: list[float] = field(default_factory=list)
+    reference: float | None = None
+    """Median of the first 10 minutes after warm-up, percent."""
+
+
+@dataclass(slots=True)
+class FragmentationState:
+    """One source of one process."""
+
+    workers: dict[str, WorkerState] = field(default_factory=dict)
+    window: Window | None = None
+    clear_window: Window | None = None
+    last: float | None = None
+    """Monotonic time of the last fresh sample."""
+    value: float | None = None
+    """The last value, worst worker, percent."""
+    sick: bool = False
+    sick_since: float | None = None
+    cleared: bool = False
+    blind: bool = False
+    watched_from_start: bool | None = None
+    """False where this process was first seen after its reference time: what a restart gives back is then unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The line that counts, percent, and the times around it."""
+
+    threshold: float
+    times: Times
+
+    @property
+    def low(self) -> float:
+        return self.threshold - HYSTERESIS_POINTS
+
+
+def see(
+    state: FragmentationState,
+    values: dict[str, float] | None,
+    mono: float,
+    age: float,
+    line: Line,
+    now: float,
+) -> None:
+    """Take in one look: percent by worker, or None where there is no fresh sample. `age` = seconds since first Ready."""
+    times = line.times
+    _set_up(state, line)
+    assert state.window is not None and state.clear_window is not None
+    if values is None:
+        if state.last is not None and mono - state.last > times.fragmentation_gap:
+            state.window.empty()
+            state.clear_window.empty()
+            state.blind = True
+        return
+    if state.last is not None and mono <= state.last:
+        return
+    state.last, state.blind = mono, False
+    state.value = max(values.values())
+    if age < times.warm_up:
+        return
+    if state.watched_from_start is None:
+        slack = times.fragmentation_reference * (1 - REFERENCE_SHARE)
+        state.watched_from_start = age <= times.warm_up + slack
+    _learn_reference(state, values, age, times)
+    candidates = [v for name, v in values.items() if _is_candidate(state.workers[name], line)]
+    worst = max(candidates, default=None)
+    if worst is None:
+        state.window.empty()
+        state.clear_window.empty()
+        return
+    state.window.add(mono, worst)
+    state.clear_window.add(mono, worst)
+    _decide(state, line, mono, now)
+
+
+def _set_up(state: FragmentationState, line: Line) -> None:
+    window = state.window
+    wanted = line.times.fragmentation_window
+    if window is None or window.high != line.threshold or window.seconds != wanted:
+        state.window = Window(wanted, line.low, line.threshold)
+        state.clear_window = Window(line.times.fragmentation_clear, line.low, line.threshold)
+
+
+def _learn_reference(state: FragmentationState, values: dict[str, float], age: float, times: Times) -> None:
+    needed = REFERENCE_SHARE * times.fragmentation_reference / times.scrape_interval
+    over = age > times.warm_up + times.fragmentation_reference
+    for name, value in values.items():
+        worker = state.workers.setdefault(name, WorkerState())
+        if worker.reference is not None:
+            continue
+        if not over:
+            worker.samples.append(value)
+        elif len(worker.samples) >= needed:
+            worker.reference = median(worker.samples)
+            worker.samples = []
+
+
+def _is_candidate(worker: WorkerState, line: Line) -> bool:
+    if worker.reference is None:
+        return bool(worker.samples)
+    return worker.reference <= line.low
+
+
+def _decide(state: FragmentationState, line: Line, mono: float, now: float) -> None:
+    window, clear, interval = state.window, state.clear_window, line.times.scrape_interval
+    assert window is not None and clear is not None
+    proven = any(w.reference is not None and w.reference <= line.low for w in state.workers.values())
+    if proven and window.full(interval):
+        count = len(window.rows)
+        if window.above_high > count / 2 and window.above_low >= ABOVE_LOW_SHARE * count:
+            state.sick_since = now - window.seconds if not state.sick else state.sick_since
+            state.sick, state.cleared = True, False
+    if clear.full(interval) and len(clear.rows) - clear.above_low > len(clear.rows) / 2:
+        state.sick, state.sick_since, state.cleared = False, None, True
+
+
+def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> Finding | None:
+    """What this source says. An existing verdict without fresh samples becomes Unknown: a suspicion, no recovery."""
+    value = state.value
+    if value is None:
+        return None
+    known = [w.reference for w in state.workers.values() if w.reference is not None]
+    reference = max(known, default=None)
+    count = len(state.window.rows) if state.window is not None else 0
+    evidence = [Evidence(f"fragmentation ({source})", value, "%", count)]
+    if reference is not None:
+        evidence.append(Evidence("fragmentation after warm-up", reference, "%", 1))
+    if state.sick:
+        live = fresh and not state.blind and count > 0
+        text = f"{source} fragmentation {value:.0f} % has been above {line.threshold:.0f} % long enough"
+        text += "" if live else ", but it can't be read now"
+        severity = Severity.SICK if live else Severity.SUSPECT
+        return Finding(
+            Detector.FRAGMENTED, "Fragmented", severity, text, state.sick_since or 0.0, tuple(evidence)
+        )
+    if state.blind or value <= line.threshold:
+        return None
+    if reference is not None and reference > line.low:
+        text = f"{source} fragmentation {value:.0f} % was {reference:.0f} % right after warm-up: a restart won't help"
+        return Finding(
+            Detector.FRAGMENTED,
+            "HighSinceStart",
+            Severity.ADVICE,
+            text,
+            0.0,
+            tuple(evidence),
+            removable=False,
+        )
+    if state.watched_from_start is False and reference is None:
+        text = f"{source} fragmentation {value:.0f} %; what this process had after warm-up was not seen"
+        return Finding(
+            Detector.FRAGMENTED,
+            "ReferenceUnknown",
+            Severity.ADVICE,
+            text,
+            0.0,
+            tuple(evidence),
+            removable=False,
+        )
+    return None

@@ -1,0 +1,102 @@
+"""What the stall clocks say: findings with their evidence, per rank, and of an API server that went silent."""
+
+from kintsugi.core.detect.stalled import Limits, RankClock, StallState, blocked, convinced
+from kintsugi.core.finding import Detector, Evidence, Finding, Severity
+from kintsugi.core.sample import RankSample, Sample
+from kintsugi.core.times import Times
+
+
+def findings(
+    state: StallState, sample: Sample | None, fresh: bool, times: Times, limit: Limits
+) -> list[Finding]:
+    """What the clocks say, worst rank first. Without a readable page of late only a suspicion is left."""
+    found: list[Finding] = []
+    clocks = sorted(state.ranks.items(), key=lambda item: (-item[1].flat, item[0]))
+    everywhere = bool(clocks) and all(convinced(clock, limit) for _, clock in clocks)
+    for name, clock in clocks:
+        rank = sample.rank(name) if sample is not None else None
+        if clock.flat >= times.canary_first:
+            found.append(_flat_finding(name, clock, rank, fresh, everywhere, limit))
+        if clock.stale:
+            text = f"rank {name} answers, but its counters stand still: its gauges are not to be believed"
+            found.append(
+                Finding(Detector.STALLED, "StaleGauges", Severity.ADVICE, text, clock.stale_since or 0.0)
+            )
+        if clock.admit >= times.not_admitting_canary and clock.admit_ping is not None:
+            found.append(_admission_finding(name, clock, rank, fresh, limit))
+    return sorted(found, key=lambda finding: -finding.severity)
+
+
+def _numbers(rank: RankSample | None) -> tuple[Evidence, ...]:
+    if rank is None:
+        return ()
+    pairs = (("running", rank.running), ("waiting", rank.waiting), ("engine steps", rank.steps))
+    return tuple(Evidence(name, value, "count", 1) for name, value in pairs if value is not None)
+
+
+def _flat_finding(
+    name: str, clock: RankClock, rank: RankSample | None, fresh: bool, everywhere: bool, limit: Limits
+) -> Finding:
+    unanswered = clock.unanswered()
+    sick = convinced(clock, limit) and fresh
+    evidence = (
+        Evidence(f"seconds without a step of rank {name}", clock.flat, "s", unanswered),
+        Evidence("canaries unanswered", float(unanswered), "count", len(clock.pings)),
+        *_numbers(rank),
+    )
+    text = f"rank {name} has work and made no step for {clock.flat:.0f} s, {unanswered} canaries unanswered"
+    if clock.no_evidence:
+        text += f"; a canary said nothing ({clock.no_evidence})"
+    return Finding(
+        detector=Detector.STALLED,
+        reason="Stalled",
+        severity=Severity.SICK if sick else Severity.SUSPECT,
+        message=text,
+        since=clock.flat_since or 0.0,
+        evidence=evidence,
+        removable=sick and clock.flat >= limit.remove,
+        serves_nothing=sick and everywhere,
+        silent_seconds=clock.flat,
+    )
+
+
+def _admission_finding(
+    name: str, clock: RankClock, rank: RankSample | None, fresh: bool, limit: Limits
+) -> Finding:
+    sick = blocked(clock, limit) and fresh
+    text = (
+        f"rank {name} steps, but admitted nobody for {clock.admit:.0f} s though slots and KV cache are free"
+    )
+    return Finding(
+        detector=Detector.STALLED,
+        reason="NotAdmitting",
+        severity=Severity.SICK if sick else Severity.SUSPECT,
+        message=text + ", and a canary waits",
+        since=clock.admit_since or 0.0,
+        evidence=(Evidence("seconds without an admission", clock.admit, "s", 1), *_numbers(rank)),
+        removable=sick and clock.admit >= limit.admit_remove,
+    )
+
+
+def silent_finding(
+    state: StallState, ready: bool, siblings_readable: float, times: Times, now: float
+) -> Finding | None:
+    """Silent: the API server accepts connections and says nothing, and the kubelet and our reach agree (hang §1.3)."""
+    if state.silent < times.silent:
+        return None
+    sick = not ready and siblings_readable >= 0.5
+    text = f"the API server accepts connections and answered nothing for {state.silent:.0f} s"
+    if not sick:
+        text += "; the kubelet calls it ready" if ready else "; most siblings can't be read either"
+        text += ", so the fault may be on our path"
+    return Finding(
+        detector=Detector.STALLED,
+        reason="Silent",
+        severity=Severity.SICK if sick else Severity.ADVICE,
+        message=text,
+        since=now - state.silent,
+        evidence=(Evidence("seconds of silence", state.silent, "s", 1),),
+        removable=sick,
+        serves_nothing=sick,
+        silent_seconds=state.silent,
+    )

@@ -1,0 +1,250 @@
+"""The gates: reasons not to act now. Every gate is asked, and every answer is kept."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus
+from kintsugi.core.finding import Detector, Finding, Verdict
+from kintsugi.core.moment import epoch
+from kintsugi.core.poolview import PoolView
+from kintsugi.core.snapshot import Instance, Snapshot
+from kintsugi.core.storm import EVERY_POOL, storm_over
+from kintsugi.core.times import Times
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One gate's answer. `next_check` in epoch seconds, where it is known when the gate may open by itself."""
+
+    gate: str
+    open: bool
+    message: str
+    next_check: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """May this instance be withdrawn (`removal` False) or removed (True) for this finding?"""
+
+    snapshot: Snapshot
+    status: DeploymentStatus
+    storms: tuple[StormStatus, ...]
+    times: Times
+    view: PoolView
+    instance: Instance
+    finding: Finding
+    active: tuple[ActiveRemediation, ...]
+    """Reservations in force, those of this pass included."""
+    attempt: str
+    """Id of the attempt that asks, so that it does not count against itself."""
+    removal: bool
+    rollout: str
+    """What a rollout or a scaling is doing in the pool; '' where nothing."""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def withdrawn_uids(self) -> set[str]:
+        """Victims of other attempts in this pool that are out, or go out in this pass."""
+        return {a.uid for a in self.active if a.pool == self.view.name and a.outcome is None}
+
+    @property
+    def others(self) -> list[ActiveRemediation]:
+        return [
+            a for a in self.active if a.id != self.attempt and a.outcome is None and a.pool == self.view.name
+        ]
+
+
+Gate = Callable[[Question], Answer]
+
+
+def ask_gates(question: Question) -> tuple[Answer, ...]:
+    """Every gate's answer, in the declared order. A stalled engine's withdrawal asks fewer (hang paper §1.3)."""
+    stall_withdrawal = not question.removal and question.finding.detector is Detector.STALLED
+    gates = STALL_WITHDRAWAL_GATES if stall_withdrawal else GATES
+    return tuple(gate(question) for gate in gates)
+
+
+def first_closed(answers: Sequence[Answer]) -> Answer | None:
+    """The first gate that is closed, or None."""
+    return next((answer for answer in answers if not answer.open), None)
+
+
+def paused(q: Question) -> Answer:
+    names = ", ".join(q.snapshot.paused)
+    return Answer("paused", not names, f"healing is paused: {names}" if names else "not paused")
+
+
+def mode(q: Question) -> Answer:
+    said = q.snapshot.deployment.spec.healing.mode_of(q.finding.detector.value)
+    match said:
+        case "Act":
+            return Answer("mode", True, "mode Act")
+        case "Recommend":
+            return Answer(
+                "approval", False, "mode Recommend: would remove it, and waits for a person to do so"
+            )
+        case _:
+            return Answer(
+                "mode", False, f"mode Observe for {q.finding.detector.value}: would have recreated it"
+            )
+
+
+def spec_accepted(q: Question) -> Answer:
+    text = "; ".join(q.problems)
+    return Answer("spec", not text, f"the spec is not accepted: {text}" if text else "spec accepted")
+
+
+def data(q: Question) -> Answer:
+    """More than half of the siblings unread means that our own sight is in doubt (S26)."""
+    verdict = q.view.verdicts.get(q.instance.uid)
+    if verdict is None or not verdict.fresh:
+        return Answer("noData", False, "no fresh reading of this instance")
+    siblings = [
+        i for i in q.view.members if i.uid != q.instance.uid and q.view.verdict(i.uid) is not Verdict.STARTING
+    ]
+    blind = [i for i in siblings if not (found := q.view.verdicts.get(i.uid)) or not found.fresh]
+    if siblings and 2 * len(blind) > len(siblings):
+        return Answer("noData", False, f"{len(blind)} of {len(siblings)} siblings can't be read")
+    return Answer("noData", True, "readings are fresh")
+
+
+def storm(q: Question) -> Answer:
+    found = storm_over(q.view.name, q.storms)
+    if found is None:
+        return Answer("storm", True, "no storm")
+    where = "all instances of this operator" if found.pool == EVERY_POOL else f"pool {found.pool}"
+    if found.state == "Open":
+        return Answer(
+            "storm",
+            False,
+            f"{len(found.sick)} instances fell sick together ({where}): a shared cause is likely, nothing is removed",
+            epoch(found.last_sick_at) + q.times.storm_trial,
+        )
+    if q.others:
+        return Answer("storm", False, f"half-open storm ({where}): one trial removal at a time")
+    return Answer("storm", True, f"half-open storm ({where}): this is the trial")
+
+
+def breaker(q: Question) -> Answer:
+    for entry in q.status.remediations.breakers:
+        if entry.pool == q.view.name and entry.revision == q.instance.revision:
+            return Answer("breaker", False, f"removals are stopped ({entry.reason}): {entry.message}")
+    return Answer("breaker", True, "closed circuit")
+
+
+def exhausted(q: Question) -> Answer:
+    for entry in q.status.remediations.lineages:
+        if entry.uid == q.instance.uid and entry.exhausted:
+            return Answer(
+                "exhausted", False, "every remedy of the ladder was tried on this line: a person is asked"
+            )
+    return Answer("exhausted", True, "a remedy is left")
+
+
+def rollout(q: Question) -> Answer:
+    return Answer("rollout", not q.rollout, q.rollout or "no rollout or scaling in the pool")
+
+
+def in_flight(q: Question) -> Answer:
+    said = q.snapshot.deployment.spec.healing.budget.max_in_flight_per_pool
+    limit = said or (max(1, q.view.wanted // 10) if q.view.wanted > 8 else 1)
+    under_way = [a for a in q.others if a.counts_towards_budget]
+    if len(under_way) >= limit:
+        return Answer(
+            "inFlight", False, f"{under_way[0].name} is under way, at most {limit} at a time in a pool"
+        )
+    return Answer("inFlight", True, f"{len(under_way)} of {limit} under way")
+
+
+def replacement_pending(q: Question) -> Answer:
+    """A replacement that does not come up blocks the next action (design §3)."""
+    for other in q.view.members:
+        if other.uid != q.instance.uid and q.view.verdict(other.uid) is Verdict.STARTING and not other.ready:
+            why = other.waiting_reason or ("not scheduled" if not other.node else "starting")
+            return Answer("replacementPending", False, f"{other.name} is not Ready yet ({why})")
+    return Answer("replacementPending", True, "every other member came up")
+
+
+def pool_budget(q: Question) -> Answer:
+    said = q.snapshot.deployment.spec.healing.budget.max_per_pool_per_30_minutes
+    size = q.view.wanted
+    limit = said or (max(2, -(-size // 8)) if size > 8 else 2)
+    since = q.snapshot.now - q.times.budget_window
+    starts = sorted(
+        [epoch(a.reserved_at) for a in q.others if a.counts_towards_budget]
+        + [
+            epoch(r.started_at)
+            for r in q.status.remediations.recent
+            if r.pool == q.view.name and r.counts_towards_budget and epoch(r.started_at) > since
+        ]
+    )
+    if len(starts) >= limit:
+        return Answer(
+            "budget",
+            False,
+            f"{len(starts)} replacements in this pool within the window, at most {limit}",
+            starts[0] + q.times.budget_window,
+        )
+    return Answer("budget", True, f"{len(starts)} of {limit} used")
+
+
+def hourly_budget(q: Question) -> Answer:
+    said = q.snapshot.deployment.spec.healing.budget.max_per_hour
+    limit = said or max(4, q.snapshot.fleet.instances // 20)
+    mine = any(a.id == q.attempt and a.counts_towards_budget for a in q.status.remediations.active)
+    used = q.snapshot.fleet.actions_last_hour - mine
+    return Answer("hourlyBudget", used < limit, f"{used} of {limit} replacements of this operator in an hour")
+
+
+def min_healthy(q: Question) -> Answer:
+    """The hard stop. A victim that has served nobody for long needs no protection (design §9)."""
+    if q.view.of_one:
+        return Answer("minHealthy", True, "a pool of one is judged by poolOfOne")
+    need = q.view.must_serve(q.snapshot.deployment.spec.healing.budget.min_healthy_percent)
+    left = q.view.serving(without={q.instance.uid, *q.withdrawn_uids})
+    if left >= need:
+        return Answer("minHealthy", True, f"{left} serve without it, {need} must")
+    if q.finding.serves_nothing and q.finding.silent_seconds >= q.times.protection_waiver:
+        return Answer("minHealthy", True, "it has served nobody for so long that it needs no protection")
+    return Answer("minHealthy", False, f"only {left} would serve without it, {need} must")
+
+
+def pool_of_one(q: Question) -> Answer:
+    if not q.view.of_one:
+        return Answer("poolOfOne", True, "not a pool of one")
+    if q.finding.serves_nothing or (q.view.room or 0) > 0:
+        return Answer("poolOfOne", True, "it serves nobody, or its replacement comes first")
+    if not q.removal and q.view.room is None:
+        return Answer("poolOfOne", True, "room for a replacement is not looked up yet")
+    return Answer(
+        "poolOfOne", False, "the pool's only instance, and no free GPU for its replacement: a person is asked"
+    )
+
+
+GATES: Final[tuple[Gate, ...]] = (
+    paused,
+    spec_accepted,
+    data,
+    storm,
+    mode,
+    exhausted,
+    breaker,
+    rollout,
+    in_flight,
+    replacement_pending,
+    pool_budget,
+    hourly_budget,
+    min_healthy,
+    pool_of_one,
+)
+STALL_WITHDRAWAL_GATES: Final[tuple[Gate, ...]] = (
+    paused,
+    spec_accepted,
+    data,
+    storm,
+    mode,
+    exhausted,
+    min_healthy,
+)
+"""New requests are protected at once; in flight and budget count from the removal on (hang paper §1.3)."""

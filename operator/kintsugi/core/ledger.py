@@ -1,0 +1,203 @@
+"""The book of remediations in the deployment's status: reservations, budgets, lineages, breakers."""
+
+from datetime import datetime
+from typing import Final
+
+from kintsugi.api.status import (
+    ActiveRemediation,
+    BreakerStatus,
+    DeploymentStatus,
+    LastRemediation,
+    LineageStatus,
+    RecentRemediation,
+    RemediationsStatus,
+    StormStatus,
+    WithheldAction,
+)
+from kintsugi.core.finding import Detector, Finding
+from kintsugi.core.moment import epoch, moment
+from kintsugi.core.snapshot import Instance, Snapshot
+from kintsugi.core.times import Times
+
+RESET_BREAKERS_ANNOTATION: Final = "kintsugi.dev/reset-breakers"
+"""On the deployment, an RFC 3339 time: a person closes every breaker that opened before it."""
+BUILT_REMEDIES: Final = frozenset({"Recreate"})
+"""Rungs that this version can climb. Compact needs a helper in the engine, RecreateElsewhere node avoidance."""
+UID_PART: Final = 8
+KEPT_RECENT: Final = 1000
+
+
+def ladder_step(
+    snapshot: Snapshot, instance: Instance, finding: Finding, times: Times
+) -> tuple[str | None, int, str]:
+    """(remedy, attempt, lineage) for the next attempt on this instance; remedy None where the ladder has ended.
+
+    `attempt` counts every attempt in the line, cancelled ones too, since it names the object; the rung counts only
+    those that removed something within the memory.
+    """
+    status = snapshot.deployment.status
+    entry = next((e for e in status.remediations.lineages if e.uid == instance.uid), None)
+    lineage = entry.lineage if entry else instance.uid
+    attempt = (entry.attempts if entry else 0) + 1
+    used = [
+        r
+        for r in status.remediations.recent
+        if r.lineage == lineage
+        and r.outcome != "Cancelled"
+        and snapshot.now - epoch(r.finished_at or r.started_at) <= times.lineage_memory
+    ]
+    rungs = [rung for rung in snapshot.deployment.spec.healing.ladder if rung != "Compact"]
+    remedy = rungs[len(used)] if len(used) < len(rungs) else None
+    return (remedy if remedy in BUILT_REMEDIES else None), attempt, lineage
+
+
+def reserve(
+    snapshot: Snapshot, instance: Instance, finding: Finding, remedy: str, attempt: int, lineage: str
+) -> ActiveRemediation:
+    """A new reservation. A stalled engine's withdrawal uses no budget; its removal does (hang paper §1.3)."""
+    status = snapshot.deployment.status
+    entry = next((e for e in status.instances if e.uid == instance.uid and e.verdict == "Sick"), None)
+    detected = entry.since if entry and entry.since else moment(snapshot.now)
+    return ActiveRemediation.model_validate(
+        {
+            "id": f"{instance.uid}-{attempt}",
+            "name": f"{snapshot.key.name}-{instance.uid[:UID_PART]}-{attempt}",
+            "instance": instance.name,
+            "uid": instance.uid,
+            "started_at": moment(instance.started_at) if instance.started_at is not None else None,
+            "pool": instance.pool,
+            "revision": instance.revision,
+            "trigger": finding.detector.value,
+            "remedy": remedy,
+            "attempt": attempt,
+            "lineage": lineage,
+            "phase": "Quarantined",
+            "reserved_at": moment(snapshot.now),
+            "detected_at": detected,
+            "counts_towards_budget": finding.detector is not Detector.STALLED,
+            "message": "withdrawn",
+        }
+    )
+
+
+def book(
+    status: DeploymentStatus,
+    active: tuple[ActiveRemediation, ...],
+    snapshot: Snapshot,
+    storms: tuple[StormStatus, ...],
+    withheld: tuple[WithheldAction, ...],
+    times: Times,
+) -> RemediationsStatus:
+    """The book after this pass. An attempt leaves `active` only when its Remediation says Done too."""
+    before = status.remediations
+    settled = [a for a in active if a.outcome is not None and _recorded(a, snapshot)]
+    standing = tuple(a for a in active if a not in settled)
+    changed = bool(settled) or {a.id for a in active} != {a.id for a in before.active}
+    recent = (*before.recent, *(_entry(a) for a in settled))
+    last = max(settled, key=lambda a: a.finished_at or a.reserved_at, default=None)
+    return RemediationsStatus(
+        in_flight=sum(1 for a in standing if a.outcome is None),
+        last=before.last if last is None else _last(last),
+        active=standing,
+        recent=_kept(recent, snapshot.now, times) if changed else recent,
+        breakers=_breakers(before.breakers, active, snapshot),
+        storms=storms,
+        withheld=tuple(sorted(withheld, key=lambda entry: entry.instance)),
+        lineages=_lineages(before.lineages, active, snapshot),
+        strikes=before.strikes,
+    )
+
+
+def _recorded(active: ActiveRemediation, snapshot: Snapshot) -> bool:
+    found = snapshot.remediations.get(active.id)
+    return found is not None and found.status.phase == "Done"
+
+
+def _entry(active: ActiveRemediation) -> RecentRemediation:
+    return RecentRemediation(
+        id=active.id,
+        pool=active.pool,
+        revision=active.revision,
+        lineage=active.lineage,
+        trigger=active.trigger,
+        remedy=active.remedy,
+        attempt=active.attempt,
+        started_at=active.reserved_at,
+        finished_at=active.finished_at,
+        outcome=active.outcome,
+        replacement_uid=active.replacement_uid,
+        counts_towards_budget=active.counts_towards_budget,
+    )
+
+
+def _last(active: ActiveRemediation) -> LastRemediation:
+    return LastRemediation(
+        name=active.name,
+        instance=active.instance,
+        trigger=active.trigger,
+        outcome=active.outcome,
+        finished_at=active.finished_at,
+    )
+
+
+def _kept(recent: tuple[RecentRemediation, ...], now: float, times: Times) -> tuple[RecentRemediation, ...]:
+    memory = max(times.budget_hour, times.budget_window, times.lineage_memory)
+    young = [r for r in recent if now - epoch(r.finished_at or r.started_at) <= memory]
+    return tuple(young[-KEPT_RECENT:])
+
+
+def _breakers(
+    before: tuple[BreakerStatus, ...], active: tuple[ActiveRemediation, ...], snapshot: Snapshot
+) -> tuple[BreakerStatus, ...]:
+    reset = _reset_at(snapshot)
+    alive = {(s.pool, s.revision) for s in snapshot.replica_sets}
+    found = {
+        (b.pool, b.revision): b
+        for b in before
+        if (b.pool, b.revision) in alive and (reset is None or epoch(b.since) > epoch(reset))
+    }
+    for attempt in active:
+        stops = attempt.outcome in ("NotCured", "Ambiguous") and attempt.finished_at is not None
+        if not stops or (reset is not None and attempt.finished_at and attempt.finished_at <= reset):
+            continue
+        found.setdefault(
+            (attempt.pool, attempt.revision),
+            BreakerStatus.model_validate(
+                {
+                    "pool": attempt.pool,
+                    "revision": attempt.revision,
+                    "reason": attempt.outcome,
+                    "since": attempt.finished_at,
+                    "message": f"{attempt.name}: {attempt.message}. A new revision, or the annotation "
+                    f"{RESET_BREAKERS_ANNOTATION}, lets healing go on"[:1000],
+                }
+            ),
+        )
+    return tuple(found[key] for key in sorted(found))
+
+
+def _reset_at(snapshot: Snapshot) -> datetime | None:
+    text = snapshot.deployment.metadata.annotations.get(RESET_BREAKERS_ANNOTATION)
+    if not text:
+        return None
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return when if when.tzinfo else None
+
+
+def _lineages(
+    before: tuple[LineageStatus, ...], active: tuple[ActiveRemediation, ...], snapshot: Snapshot
+) -> tuple[LineageStatus, ...]:
+    found = {entry.uid: entry for entry in before}
+    for attempt in active:
+        for uid in (attempt.uid, attempt.replacement_uid):
+            if uid:
+                known = found.get(uid)
+                attempts = max(attempt.attempt, known.attempts if known else 0)
+                found[uid] = LineageStatus(uid=uid, lineage=attempt.lineage, attempts=attempts)
+    alive = (
+        {i.uid for i in snapshot.instances} | {a.uid for a in active} | {a.replacement_uid for a in active}
+    )
+    return tuple(found[uid] for uid in sorted(found) if uid in alive)

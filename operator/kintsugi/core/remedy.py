@@ -1,0 +1,375 @@
+"""One remediation, step by step: a function per phase, from what is seen to what is next.
+
+Phases and their ways out (design §2, §3):
+
+| phase | leaves when | to |
+|---|---|---|
+| Quarantined | the trigger clears, a storm opens, the pod goes or its process ends by itself | Done (Cancelled) |
+| Quarantined | hold over, removal time reached, every gate open | Draining |
+| Draining | trigger clears, nothing released yet | Done (Cancelled) |
+| Draining | nothing runs, or the deadline: evicted, and seen to go | Replacing |
+| Replacing | the replacement is Ready / does not come up | Warming / Done (NotCured) |
+| Warming | its warm-up is over / it falls sick / it goes | Probation / Done (NotCured, Ambiguous) |
+| Probation | still well, and one real request answered / sick / gone | Done (Cured, NotCured, Ambiguous) |
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kintsugi.api.status import ActiveRemediation, StormStatus
+from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
+from kintsugi.core.gate import Answer, first_closed
+from kintsugi.core.moment import epoch, moment
+from kintsugi.core.plan import Action, Ask, Evict, Release, Restore, Withdraw
+from kintsugi.core.poolview import PoolView
+from kintsugi.core.snapshot import Instance
+from kintsugi.core.times import Times
+
+DRAIN_SETTLE_SECONDS: Final = 3.0
+"""After a withdrawal, before `running = 0` counts: the EndpointSlice lost the pod after 0.2 s in measurements,
+and a client may have connected just before. Real seconds, also in a rehearsal."""
+STALLED_GRACE_SECONDS: Final = 10
+"""An engine without a step has nothing to finish (design §3)."""
+FATAL_WAITS: Final = frozenset(
+    {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError"}
+)
+"""Reasons for which a container does not come up by waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What one remediation sees in this pass."""
+
+    now: float
+    times: Times
+    view: PoolView
+    ask: Callable[[Instance, Finding], tuple[Answer, ...]]
+    """The gates, asked for a removal."""
+    storm: StormStatus | None
+    claimed: frozenset[str]
+    """UIDs of pods that already stand for another victim."""
+    answers: Mapping[str, bool]
+    start_budget: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where the remediation stands after this pass, and what to do for it."""
+
+    active: ActiveRemediation
+    actions: tuple[Action, ...] = ()
+    withheld: Answer | None = None
+    answers: tuple[Answer, ...] = field(default=())
+
+
+def advance(active: ActiveRemediation, world: World) -> Step:
+    """The next step of `active`. Pure; every action it asks for is idempotent."""
+    if active.outcome is not None:
+        return Step(active)
+    return PHASES[active.phase](active, world)
+
+
+def finding_of(verdict: InstanceVerdict | None, trigger: str) -> Finding | None:
+    """The Sick finding of the detector behind `trigger`, or None."""
+    if verdict is None:
+        return None
+    return next(
+        (f for f in verdict.findings if f.detector.value == trigger and f.severity is Severity.SICK), None
+    )
+
+
+def finished(active: ActiveRemediation, outcome: str, message: str, now: float) -> ActiveRemediation:
+    """`active` at its end. A cancelled attempt that removed nothing uses no budget."""
+    update: dict[str, Any] = {
+        "phase": "Done",
+        "outcome": outcome,
+        "message": message,
+        "finished_at": moment(now),
+    }
+    if outcome == "Cancelled" and active.released_at is None and active.evicting_since is None:
+        update["counts_towards_budget"] = False
+    return active.model_copy(update=update)
+
+
+def _cancelled(active: ActiveRemediation, victim: Instance | None, message: str, now: float) -> Step:
+    actions: tuple[Action, ...] = ()
+    if victim and not victim.deleting and not victim.in_rotation:
+        actions = (Restore(victim.name, victim.uid, active.id),)
+    return Step(finished(active, "Cancelled", message, now), actions)
+
+
+def _cleared(active: ActiveRemediation, victim: Instance, world: World) -> bool:
+    """Positively well again: fresh data says so. Absence of data is no recovery."""
+    verdict = world.view.verdicts.get(active.uid)
+    if verdict is None or not verdict.fresh or finding_of(verdict, active.trigger):
+        return False
+    if any(detector.value == active.trigger for detector in verdict.cleared):
+        return True
+    return verdict.verdict in (Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED)
+
+
+def _new_process(active: ActiveRemediation, victim: Instance) -> bool:
+    started = epoch(active.started_at) if active.started_at else None
+    return started is not None and victim.started_at is not None and victim.started_at > started + 0.5
+
+
+def _quarantined(active: ActiveRemediation, world: World) -> Step:
+    victim = world.view.instance(active.uid)
+    if victim is None or victim.deleting:
+        return Step(finished(active, "Cancelled", "the pod went away by itself", world.now))
+    dead = active.trigger == Detector.DEAD.value
+    if not dead and _new_process(active, victim):
+        return _cancelled(
+            active, victim, "its process was restarted: the evidence was about another one", world.now
+        )
+    finding = finding_of(world.view.verdicts.get(active.uid), active.trigger)
+    if finding is None:
+        if _cleared(active, victim, world):
+            return _cancelled(active, victim, "the trigger cleared: given back untouched", world.now)
+        waiting = _said(active, "waits: nothing certain is known of it now")
+        return Step(
+            waiting,
+            (),
+            Answer(
+                "noData", False, "nothing certain is known of it now: it is neither removed nor given back"
+            ),
+        )
+    if world.storm and world.storm.state == "Open" and finding.detector is not Detector.STALLED:
+        return _cancelled(
+            active, victim, "a storm opened: put back, since a shared cause is likely", world.now
+        )
+    out: tuple[Action, ...] = ()
+    if victim.in_rotation and not world.view.of_one and not dead:
+        out = (Withdraw(victim.name, victim.uid, active.id),)
+        active = active.model_copy(update={"withdrawn_at": active.withdrawn_at or moment(world.now)})
+    hold_over = epoch(active.detected_at) + (0.0 if dead else world.times.hold)
+    if world.now < hold_over:
+        hold = Answer(
+            "hold", False, "withdrawn; removed when the hold is over, if nobody else falls sick", hold_over
+        )
+        return Step(_said(active, hold.message), out, hold)
+    if not finding.removable:
+        early = Answer("removalTime", False, f"withdrawn; its removal time is not reached ({finding.reason})")
+        return Step(_said(active, early.message), out, early)
+    answers = world.ask(victim, finding)
+    closed = first_closed(answers)
+    if closed:
+        return Step(_said(active, closed.message), out, closed, answers)
+    if world.view.room is None:
+        return Step(_said(active, "looks for room for its replacement"), out, None, answers)
+    return _removal(active, victim, world, out, answers)
+
+
+def _removal(
+    active: ActiveRemediation,
+    victim: Instance,
+    world: World,
+    out: tuple[Action, ...],
+    answers: tuple[Answer, ...],
+) -> Step:
+    gone_already = victim.phase in ("Failed", "Succeeded")
+    surge = (world.view.room or 0) > 0 and victim.member and not gone_already
+    update: dict[str, Any] = {
+        "phase": "Draining",
+        "draining_since": moment(world.now),
+        "counts_towards_budget": True,
+        "path": "Surge" if surge else "DeleteFirst",
+        "message": "a replacement starts first"
+        if surge
+        else "removed first: no free GPU for its replacement",
+    }
+    if surge:
+        update["released_at"] = moment(world.now)
+        out = (*out, Release(victim.name, victim.uid, active.id))
+    return Step(active.model_copy(update=update), out, None, answers)
+
+
+def _draining(active: ActiveRemediation, world: World) -> Step:
+    victim = world.view.instance(active.uid)
+    if victim is None or victim.deleting:
+        update = {
+            "phase": "Replacing",
+            "deleted_at": moment(world.now),
+            "message": "waits for its replacement",
+        }
+        return Step(_with_replacement(active.model_copy(update=update), world))
+    active = _with_replacement(active, world)
+    verdict = world.view.verdicts.get(active.uid)
+    finding = finding_of(verdict, active.trigger)
+    if finding is None and _cleared(active, victim, world):
+        if active.path == "DeleteFirst" and active.evicting_since is None:
+            return _cancelled(active, victim, "the trigger cleared while it drained: given back", world.now)
+        if active.path == "Surge":
+            active = active.model_copy(update={"cancelling": True})
+    actions: list[Action] = []
+    if active.path == "Surge" and victim.member:
+        actions.append(Release(victim.name, victim.uid, active.id))
+    if victim.in_rotation:
+        replacement = world.view.instance(active.replacement_uid) if active.replacement_uid else None
+        serves = not (finding and finding.serves_nothing)
+        if (
+            world.view.of_one
+            and active.path == "Surge"
+            and serves
+            and not (replacement and replacement.ready)
+        ):
+            return Step(_said(active, "stays in rotation until its replacement is Ready"), tuple(actions))
+        actions.append(Withdraw(victim.name, victim.uid, active.id))
+        stamp = active.withdrawn_at or moment(world.now)
+        active = active.model_copy(update={"withdrawn_at": stamp})
+    storm = world.storm and world.storm.state == "Open" and active.trigger != Detector.STALLED.value
+    if storm and active.path == "DeleteFirst" and active.evicting_since is None:
+        return _cancelled(active, victim, "a storm opened while it drained: put back", world.now)
+    drained, cut = _drained(active, victim, verdict, finding, world)
+    if not drained:
+        return Step(_said(active, "drains: waits for its running requests"), tuple(actions))
+    if active.evicting_since is None:
+        active = active.model_copy(
+            update={"evicting_since": moment(world.now), "streams_cut": cut, "message": "evicted"}
+        )
+    grace = STALLED_GRACE_SECONDS if finding and finding.serves_nothing else None
+    actions.append(Evict(victim.name, victim.uid, active.id, grace))
+    return Step(active, tuple(actions))
+
+
+def _drained(
+    active: ActiveRemediation,
+    victim: Instance,
+    verdict: InstanceVerdict | None,
+    finding: Finding | None,
+    world: World,
+) -> tuple[bool, int]:
+    """Whether nothing is left to wait for, and how many streams the eviction would cut."""
+    if active.evicting_since is not None:
+        return True, active.streams_cut or 0
+    if finding and finding.serves_nothing:
+        return True, 0
+    since = epoch(active.draining_since) if active.draining_since else world.now
+    withdrawn = epoch(active.withdrawn_at) if active.withdrawn_at else world.now
+    running = verdict.running if verdict and verdict.fresh else None
+    if victim.started_at is None or victim.phase in ("Failed", "Succeeded"):
+        return True, 0
+    if running == 0 and world.now - withdrawn >= DRAIN_SETTLE_SECONDS:
+        return True, 0
+    if world.now - max(since, withdrawn) >= world.times.drain_timeout:
+        return True, int(running or 0)
+    return False, 0
+
+
+def _with_replacement(active: ActiveRemediation, world: World) -> ActiveRemediation:
+    """`active` with the pod that took the victim's place, once one is seen."""
+    if active.replacement_uid is not None:
+        return active
+    began = active.released_at or active.evicting_since or active.draining_since or active.reserved_at
+    earliest = epoch(began) // 1 - 1  # creation times have whole seconds
+    if active.trigger == Detector.DEAD.value:
+        earliest = min(earliest, epoch(active.detected_at) // 1 - 1)
+    new = [
+        i
+        for i in world.view.members
+        if i.uid != active.uid and i.uid not in world.claimed and i.created_at >= earliest
+    ]
+    if not new:
+        return active
+    found = min(new, key=lambda i: (i.created_at, i.name))
+    return active.model_copy(
+        update={
+            "replacement_uid": found.uid,
+            "replacement_name": found.name,
+            "replaced_at": moment(found.created_at),
+        }
+    )
+
+
+def _replacing(active: ActiveRemediation, world: World) -> Step:
+    active = _with_replacement(active, world)
+    if active.replacement_uid is None:
+        return Step(_said(active, "waits for its replacement"))
+    if active.cancelling:
+        return Step(finished(active, "Cancelled", "the trigger cleared after the release", world.now))
+    replacement = world.view.instance(active.replacement_uid)
+    if replacement is None or replacement.deleting:
+        again = active.model_copy(
+            update={"replacement_uid": None, "replacement_name": None, "replaced_at": None}
+        )
+        return Step(_said(again, "its replacement went away: waits for the next"))
+    if replacement.ready:
+        ready = moment(replacement.ready_since or world.now)
+        return Step(
+            active.model_copy(
+                update={"phase": "Warming", "ready_at": ready, "message": "its replacement warms up"}
+            )
+        )
+    if replacement.waiting_reason in FATAL_WAITS or replacement.phase == "Failed":
+        why = replacement.waiting_message or replacement.waiting_reason or replacement.phase_reason
+        return Step(finished(active, "NotCured", f"its replacement does not start: {why}"[:500], world.now))
+    if replacement.node and world.now - replacement.created_at > world.start_budget:
+        return Step(
+            finished(active, "NotCured", "its replacement was not Ready within the start budget", world.now)
+        )
+    return Step(_said(active, "its replacement is not Ready yet"))
+
+
+def _watched(active: ActiveRemediation, world: World) -> Step | None:
+    """The end of an attempt whose replacement went away or fell sick; None while it is well."""
+    replacement = world.view.instance(active.replacement_uid or "")
+    if replacement is None or replacement.deleting:
+        return Step(
+            finished(active, "Ambiguous", "its replacement was removed before it was verified", world.now)
+        )
+    verdict = world.view.verdicts.get(replacement.uid)
+    sick = verdict.sick() if verdict else None
+    if sick:
+        return Step(
+            finished(active, "NotCured", f"its replacement is sick too: {sick.message}"[:500], world.now)
+        )
+    return None
+
+
+def _warming(active: ActiveRemediation, world: World) -> Step:
+    ended = _watched(active, world)
+    if ended:
+        return ended
+    ready = epoch(active.ready_at) if active.ready_at else world.now
+    if world.now < ready + world.times.warm_up:
+        return Step(active)
+    warm = moment(ready + world.times.warm_up)
+    update = {"phase": "Probation", "warm_at": warm, "message": "its replacement is on probation"}
+    return Step(active.model_copy(update=update))
+
+
+def _probation(active: ActiveRemediation, world: World) -> Step:
+    ended = _watched(active, world)
+    if ended:
+        return ended
+    uid = active.replacement_uid or ""
+    answered = world.answers.get(uid)
+    actions: tuple[Action, ...] = () if answered else (Ask(uid),)
+    warm = epoch(active.warm_at) if active.warm_at else world.now
+    if world.now < warm + world.times.probation:
+        return Step(active, actions)
+    verdict = world.view.verdicts.get(uid)
+    well = {Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED}
+    if verdict and verdict.fresh and verdict.verdict in well and answered:
+        return Step(finished(active, "Cured", "its replacement is well after its probation", world.now))
+    if world.now < warm + 2 * world.times.probation:
+        return Step(_said(active, "on probation for longer: not enough is known of the replacement"), actions)
+    if answered is False:
+        return Step(finished(active, "NotCured", "its replacement does not answer a real request", world.now))
+    return Step(
+        finished(active, "Ambiguous", "too little is known of the replacement to call it cured", world.now)
+    )
+
+
+def _said(active: ActiveRemediation, message: str) -> ActiveRemediation:
+    return active if active.message == message else active.model_copy(update={"message": message})
+
+
+PHASES: Final[Mapping[str, Callable[[ActiveRemediation, World], Step]]] = {
+    "Quarantined": _quarantined,
+    "Draining": _draining,
+    "Replacing": _replacing,
+    "Warming": _warming,
+    "Probation": _probation,
+}

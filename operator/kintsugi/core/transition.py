@@ -1,0 +1,90 @@
+"""What changed between two statuses, told as events: each cause once, never each pass."""
+
+from kintsugi.api.condition import find_condition
+from kintsugi.api.status import ActiveRemediation, DeploymentStatus
+from kintsugi.core.plan import Happening
+
+TOLD_CONDITIONS = (
+    ("SpecAccepted", "False", "SpecRefused"),
+    ("DataFresh", "False", "DataMissing"),
+    ("HealingAllowed", "False", "HealingWithheld"),
+)
+"""A condition, the status that is told when it is reached, and the event's reason."""
+
+STEPS = (
+    ("withdrawn_at", "Withdrawn", "taken out of rotation"),
+    ("released_at", "Released", "let go, so that its replacement starts"),
+    ("evicting_since", "Evicting", "nothing runs on it any more: evicted"),
+    ("ready_at", "Replaced", "its replacement is Ready"),
+)
+
+
+def happenings(before: DeploymentStatus, after: DeploymentStatus) -> tuple[Happening, ...]:
+    """Events for what is new in `after`."""
+    return (
+        *_verdicts(before, after),
+        *_attempts(before, after),
+        *_conditions(before, after),
+        *_rollouts(before, after),
+    )
+
+
+def _verdicts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:
+    was = {entry.uid: entry.verdict for entry in before.instances}
+    told = []
+    for entry in after.instances:
+        if entry.verdict == "Sick" and was.get(entry.uid) != "Sick":
+            why = entry.findings[0].message if entry.findings else entry.reason
+            told.append(Happening("InstanceSick", f"{entry.name} is sick: {why}", True, "Judge"))
+        elif was.get(entry.uid) == "Sick" and entry.verdict != "Sick":
+            told.append(Happening("InstanceNoLongerSick", f"{entry.name} is {entry.verdict}", False, "Judge"))
+    return told
+
+
+def _attempts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:
+    was = {a.id: a for a in before.remediations.active}
+    told = []
+    for attempt in after.remediations.active:
+        old = was.get(attempt.id)
+        told += [
+            Happening(reason, f"{attempt.instance} ({attempt.name}, {attempt.trigger}): {text}")
+            for name, reason, text in STEPS
+            if getattr(attempt, name) is not None and (old is None or getattr(old, name) is None)
+        ]
+        told += _ended(attempt, old)
+    return told
+
+
+def _ended(attempt: ActiveRemediation, old: ActiveRemediation | None) -> list[Happening]:
+    if attempt.outcome is None or (old is not None and old.outcome is not None):
+        return []
+    bad = attempt.outcome not in ("Cured", "Cancelled")
+    return [
+        Happening(
+            f"Remediation{attempt.outcome}", f"{attempt.instance} ({attempt.name}): {attempt.message}", bad
+        )
+    ]
+
+
+def _conditions(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:
+    told = []
+    for kind, status, reason in TOLD_CONDITIONS:
+        new, old = find_condition(after.conditions, kind), find_condition(before.conditions, kind)
+        changed = new is not None and (old is None or (old.status, old.reason) != (new.status, new.reason))
+        if new is not None and changed and new.status == status:
+            told.append(Happening(reason, f"{new.reason}: {new.message}", True, "Report"))
+    return told
+
+
+def _rollouts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:
+    was = {entry.pool: (entry.state, entry.revision) for entry in before.rollouts}
+    return [
+        Happening(
+            f"Rollout{entry.state}",
+            f"pool {entry.pool}: {entry.message}",
+            entry.state == "Stalled",
+            "Rollout",
+        )
+        for entry in after.rollouts
+        if was.get(entry.pool) != (entry.state, entry.revision)
+    ]
