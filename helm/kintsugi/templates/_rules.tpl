@@ -2,57 +2,57 @@
 
 {{- /* In every namespace whose fleets it looks after. */ -}}
 {{- define "kintsugi.rules.fleet" -}}
-- apiGroups: [kintsugi.dev]
+- apiGroups: [kintsugi.dev]  # what users want; never written
   resources: [deepseekv4deployments]
   verbs: [get, list, watch]
-- apiGroups: [kintsugi.dev]
+- apiGroups: [kintsugi.dev]  # verdicts and reservations
   resources: [deepseekv4deployments/status]
   verbs: [update]
-- apiGroups: [kintsugi.dev]
+- apiGroups: [kintsugi.dev]  # one object per attempt, the oldest removed
   resources: [remediations]
-  verbs: [get, list, watch, create, delete]
-- apiGroups: [kintsugi.dev]
+  verbs: [get, list, create, delete]
+- apiGroups: [kintsugi.dev]  # progress of attempts
   resources: [remediations/status]
   verbs: [update]
-- apiGroups: [apps]
+- apiGroups: [apps]  # one per pool and revision: made, scaled, told to avoid nodes, removed
   resources: [replicasets]
-  verbs: [get, list, create, update, patch, delete]
-- apiGroups: [""]
+  verbs: [list, create, patch, delete]
+- apiGroups: [""]  # one per pool, applied
   resources: [services]
-  verbs: [get, list, create, patch, delete]
-- apiGroups: [policy]
+  verbs: [list, create, patch, delete]
+- apiGroups: [policy]  # one per pool, applied
   resources: [poddisruptionbudgets]
-  verbs: [get, list, create, patch, delete]
-- apiGroups: [""]
+  verbs: [list, create, patch, delete]
+- apiGroups: [""]  # instances: seen, withdrawn, released
   resources: [pods]
-  verbs: [get, list, patch]
-- apiGroups: [""]
+  verbs: [list, patch]
+- apiGroups: [""]  # the only way a pod is removed
   resources: [pods/eviction]
   verbs: [create]
-- apiGroups: [""]
+- apiGroups: [""]  # last lines for the black box
   resources: [pods/log]
   verbs: [get]
-- apiGroups: [""]
+- apiGroups: [""]  # the engines' API key
   resources: [secrets]
   verbs: [get]
-- apiGroups: [""]
+- apiGroups: [""]  # transitions, for people
   resources: [events]
   verbs: [create]
 {{- end -}}
 
 {{- /* Of the whole cluster: which nodes have a GPU free. */ -}}
 {{- define "kintsugi.rules.cluster" -}}
-- apiGroups: [""]
+- apiGroups: [""]  # GPUs free, nodes to avoid
   resources: [nodes]
   verbs: [list]
-- apiGroups: [""]
+- apiGroups: [""]  # GPUs held by others
   resources: [pods]
   verbs: [list]
 {{- end -}}
 
 {{- /* In its own namespace: the Lease that says who acts. */ -}}
 {{- define "kintsugi.rules.own" -}}
-- apiGroups: [coordination.k8s.io]
+- apiGroups: [coordination.k8s.io]  # one leader among replicas
   resources: [leases]
   verbs: [get, create, update]
 {{- end -}}

@@ -56,7 +56,9 @@ def test_liveness_asks_the_port_that_the_operator_serves() -> None:
 
 def test_a_digest_wins_over_a_tag() -> None:
     digest = "sha256:" + "a" * 64
-    (container,) = pod_of(template("--set-string", "image.tag=7", "--set", f"image.digest={digest}"))["containers"]
+    (container,) = pod_of(template("--set-string", "image.tag=7", "--set", f"image.digest={digest}"))[
+        "containers"
+    ]
     assert container["image"] == f"kintsugi/operator@{digest}"
 
 
