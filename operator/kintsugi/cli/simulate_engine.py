@@ -76,7 +76,27 @@ class VllmCommand(click.Command):
 @click.option("--max-num-batched-tokens", type=count, default="8192", show_default=True)
 @click.option("--block-size", type=count, default="256", show_default=True)
 @click.option("--num-gpu-blocks-override", type=count, default=None, help="KV blocks. [default: 1Mi tokens]")
-@click.option("--fault", "faults", type=fault, multiple=True, help="Begin sick, e.g. slowStart=30 or hang.")
+@click.option("--max-num-queued-reqs", type=count, default=None, help="Refuse while so many wait or run.")
+@click.option("--gpu-memory-utilization", type=float, default=0.9, show_default=True)
+@click.option("--data-parallel-size", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--tensor-parallel-size", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--enable-prefix-caching/--no-enable-prefix-caching", default=True)
+@click.option("--enable-chunked-prefill/--no-enable-chunked-prefill", default=True)
+@click.option("--disable-log-stats", is_flag=True, help="A page without any vllm: family.")
+@click.option("--kv-cache-metrics", is_flag=True)
+@click.option("--shutdown-timeout", type=click.FloatRange(0), default=0.0, show_default=True, help="Seconds.")
+@click.option("--admin-host", default="0.0.0.0", show_default=True)
+@click.option(
+    "--admin-port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="Faults and state."
+)
+@click.option(
+    "--fault",
+    "faults",
+    type=fault,
+    multiple=True,
+    envvar="KINTSUGI_SIMULATOR_FAULTS",
+    help="Begin sick, e.g. slowStart=30 or hang; may be repeated (in the environment: separated by spaces).",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
     "--step-ms",
