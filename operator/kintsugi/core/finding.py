@@ -14,6 +14,8 @@ class Detector(Enum):
     FRAGMENTED = "fragmentation"
     SLOW = "throughput"
     DATA = "data"
+    LOAD = "load"
+    """How much work there is and how it is spread: advice only, never a reason to act."""
 
 
 @unique

@@ -92,6 +92,8 @@ _PART_FIELD: Final[Mapping[tuple[Signal, str], str]] = {
     (Signal.FINISHED, "repetition"): "finished",
     (Signal.FINISHED, "error"): "failed",
 }
+MAX_RANKS: Final = 256
+"""Data-parallel ranks of one pod beyond which a page is not believed."""
 _TELEMETRY: Final = frozenset(
     {Signal.GPU_FRAGMENTATION, Signal.ORPHANED_RATIO, Signal.BLOCK_WASTE, Signal.SAMPLE_AGE}
 )
@@ -154,7 +156,10 @@ def read_sample(reader: PageReader, page: Page) -> Sample | Unreadable:
     values = reader.read(page.text)
     if not values.recognised:
         return Unreadable(_why_unrecognised(values))
-    return sample_of(values.numbers, page.mono)
+    sample = sample_of(values.numbers, page.mono)
+    if len(sample.ranks) > MAX_RANKS:
+        return Unreadable(f"Unrecognised: {len(sample.ranks)} engine ranks on one page")
+    return sample
 
 
 def sample_of(numbers: Mapping[Target, float], mono: float) -> Sample:

@@ -45,6 +45,8 @@ class Failure(Enum):
     SILENT = "silent"
     HTTP_ERROR = "httpError"
     NO_ADDRESS = "noAddress"
+    PENDING = "pending"
+    """A reading begun in an earlier pass is still under way: no evidence of anything yet."""
 
 
 @dataclass(frozen=True, slots=True)

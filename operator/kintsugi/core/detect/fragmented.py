@@ -106,13 +106,12 @@ def see(
 ) -> None:
     """Take in one look: percent by worker, or None where there is no fresh sample. `age` = seconds since first Ready."""
     times = line.times
-    _set_up(state, line)
-    assert state.window is not None and state.clear_window is not None
+    window, clear_window = _windows(state, line)
     if values is None:
         if state.last is not None and mono - state.last > times.fragmentation_gap:
-            state.window.empty()
-            state.clear_window.empty()
-            state.blind = True
+            window.empty()
+            clear_window.empty()
+            state.blind, state.cleared = True, False
         return
     if state.last is not None and mono <= state.last:
         return
@@ -125,22 +124,21 @@ def see(
         state.watched_from_start = age <= times.warm_up + slack
     _learn_reference(state, values, age, times)
     candidates = [v for name, v in values.items() if _is_candidate(state.workers[name], line)]
-    worst = max(candidates, default=None)
-    if worst is None:
-        state.window.empty()
-        state.clear_window.empty()
+    if not candidates:
         return
-    state.window.add(mono, worst)
-    state.clear_window.add(mono, worst)
-    _decide(state, line, mono, now)
+    window.add(mono, max(candidates))
+    clear_window.add(mono, max(candidates))
+    _decide(state, line, now)
 
 
-def _set_up(state: FragmentationState, line: Line) -> None:
-    window = state.window
-    wanted = line.times.fragmentation_window
-    if window is None or window.high != line.threshold or window.seconds != wanted:
-        state.window = Window(wanted, line.low, line.threshold)
-        state.clear_window = Window(line.times.fragmentation_clear, line.low, line.threshold)
+def _windows(state: FragmentationState, line: Line) -> tuple[Window, Window]:
+    """The windows of this line; a changed line or length starts them again."""
+    window, clear, wanted = state.window, state.clear_window, line.times.fragmentation_window
+    if window is None or clear is None or (window.high, window.seconds) != (line.threshold, wanted):
+        window = state.window = Window(wanted, line.low, line.threshold)
+        clear = state.clear_window = Window(line.times.fragmentation_clear, line.low, line.threshold)
+        state.sick, state.cleared = False, False
+    return window, clear
 
 
 def _learn_reference(state: FragmentationState, values: dict[str, float], age: float, times: Times) -> None:
@@ -158,22 +156,21 @@ def _learn_reference(state: FragmentationState, values: dict[str, float], age: f
 
 
 def _is_candidate(worker: WorkerState, line: Line) -> bool:
-    if worker.reference is None:
-        return bool(worker.samples)
-    return worker.reference <= line.low
+    """A restart is known to help: this worker was below the lower line after its warm-up."""
+    return worker.reference is not None and worker.reference <= line.low
 
 
-def _decide(state: FragmentationState, line: Line, mono: float, now: float) -> None:
+def _decide(state: FragmentationState, line: Line, now: float) -> None:
     window, clear, interval = state.window, state.clear_window, line.times.scrape_interval
-    assert window is not None and clear is not None
-    proven = any(w.reference is not None and w.reference <= line.low for w in state.workers.values())
-    if proven and window.full(interval):
+    if window is not None and window.full(interval):
         count = len(window.rows)
         if window.above_high > count / 2 and window.above_low >= ABOVE_LOW_SHARE * count:
             state.sick_since = now - window.seconds if not state.sick else state.sick_since
             state.sick, state.cleared = True, False
-    if clear.full(interval) and len(clear.rows) - clear.above_low > len(clear.rows) / 2:
-        state.sick, state.sick_since, state.cleared = False, None, True
+    if clear is not None and clear.full(interval):
+        below = len(clear.rows) - clear.above_low
+        if below > len(clear.rows) / 2:
+            state.sick, state.sick_since, state.cleared = False, None, True
 
 
 def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> Finding | None:
@@ -191,10 +188,10 @@ def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> 
         live = fresh and not state.blind and count > 0
         text = f"{source} fragmentation {value:.0f} % has been above {line.threshold:.0f} % long enough"
         text += "" if live else ", but it can't be read now"
-        severity = Severity.SICK if live else Severity.SUSPECT
-        return Finding(
-            Detector.FRAGMENTED, "Fragmented", severity, text, state.sick_since or 0.0, tuple(evidence)
+        severity, reason = (
+            (Severity.SICK, "Fragmented") if live else (Severity.SUSPECT, "FragmentationUnknown")
         )
+        return Finding(Detector.FRAGMENTED, reason, severity, text, state.sick_since or 0.0, tuple(evidence))
     if state.blind or value <= line.threshold:
         return None
     if reference is not None and reference > line.low:

@@ -1,29 +1,39 @@
 """What the stall clocks say: findings with their evidence, per rank, and of an API server that went silent."""
 
+from dataclasses import dataclass
+
 from kintsugi.core.detect.stalled import Limits, RankClock, StallState, blocked, convinced
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.sample import RankSample, Sample
 from kintsugi.core.times import Times
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How well the engine can be read: within the gap that evidence may have, and recently enough to remove it."""
+
+    fresh: bool
+    recent: bool
+
+
 def findings(
-    state: StallState, sample: Sample | None, fresh: bool, times: Times, limit: Limits
+    state: StallState, sample: Sample | None, reach: Reach, times: Times, limit: Limits
 ) -> list[Finding]:
-    """What the clocks say, worst rank first. Without a readable page of late only a suspicion is left."""
+    """What the clocks say, worst rank first. Without a page of late only a suspicion is left."""
     found: list[Finding] = []
     clocks = sorted(state.ranks.items(), key=lambda item: (-item[1].flat, item[0]))
     everywhere = bool(clocks) and all(convinced(clock, limit) for _, clock in clocks)
     for name, clock in clocks:
         rank = sample.rank(name) if sample is not None else None
         if clock.flat >= times.canary_first:
-            found.append(_flat_finding(name, clock, rank, fresh, everywhere, limit))
+            found.append(_flat_finding(name, clock, rank, reach, everywhere, limit))
         if clock.stale:
             text = f"rank {name} answers, but its counters stand still: its gauges are not to be believed"
             found.append(
                 Finding(Detector.STALLED, "StaleGauges", Severity.ADVICE, text, clock.stale_since or 0.0)
             )
         if clock.admit >= times.not_admitting_canary and clock.admit_ping is not None:
-            found.append(_admission_finding(name, clock, rank, fresh, limit))
+            found.append(_admission_finding(name, clock, rank, reach, limit))
     return sorted(found, key=lambda finding: -finding.severity)
 
 
@@ -35,10 +45,15 @@ def _numbers(rank: RankSample | None) -> tuple[Evidence, ...]:
 
 
 def _flat_finding(
-    name: str, clock: RankClock, rank: RankSample | None, fresh: bool, everywhere: bool, limit: Limits
+    name: str,
+    clock: RankClock,
+    rank: RankSample | None,
+    reach: Reach,
+    everywhere: bool,
+    limit: Limits,
 ) -> Finding:
     unanswered = clock.unanswered()
-    sick = convinced(clock, limit) and fresh
+    sick = convinced(clock, limit) and reach.fresh
     evidence = (
         Evidence(f"seconds without a step of rank {name}", clock.flat, "s", unanswered),
         Evidence("canaries unanswered", float(unanswered), "count", len(clock.pings)),
@@ -49,32 +64,32 @@ def _flat_finding(
         text += f"; a canary said nothing ({clock.no_evidence})"
     return Finding(
         detector=Detector.STALLED,
-        reason="Stalled",
+        reason="Stalled" if reach.fresh else "StallUnknown",
         severity=Severity.SICK if sick else Severity.SUSPECT,
         message=text,
         since=clock.flat_since or 0.0,
         evidence=evidence,
-        removable=sick and clock.flat >= limit.remove,
+        removable=sick and reach.recent and clock.flat >= limit.remove,
         serves_nothing=sick and everywhere,
         silent_seconds=clock.flat,
     )
 
 
 def _admission_finding(
-    name: str, clock: RankClock, rank: RankSample | None, fresh: bool, limit: Limits
+    name: str, clock: RankClock, rank: RankSample | None, reach: Reach, limit: Limits
 ) -> Finding:
-    sick = blocked(clock, limit) and fresh
+    sick = blocked(clock, limit) and reach.fresh
     text = (
         f"rank {name} steps, but admitted nobody for {clock.admit:.0f} s though slots and KV cache are free"
     )
     return Finding(
         detector=Detector.STALLED,
-        reason="NotAdmitting",
+        reason="NotAdmitting" if reach.fresh else "StallUnknown",
         severity=Severity.SICK if sick else Severity.SUSPECT,
         message=text + ", and a canary waits",
         since=clock.admit_since or 0.0,
         evidence=(Evidence("seconds without an admission", clock.admit, "s", 1), *_numbers(rank)),
-        removable=sick and clock.admit >= limit.admit_remove,
+        removable=sick and reach.recent and clock.admit >= limit.admit_remove,
     )
 
 

@@ -1,0 +1,130 @@
+"""What the judge remembers between passes. Losing it delays every verdict and hastens none.
+
+Evidence is kept by process (pod UID and container start), so nothing crosses a restart; a process that is gone is
+forgotten. Windows are measured on the monotonic clock; the wall clock is only for people.
+"""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kintsugi.core.detect.dead import PodState
+from kintsugi.core.detect.fragmented import FragmentationState
+from kintsugi.core.detect.load import LoadState
+from kintsugi.core.detect.stalled import StallState
+from kintsugi.core.page import PageReader
+from kintsugi.core.reading import Unreadable
+from kintsugi.core.sample import Sample, fell, missing_ranks, read_sample
+from kintsugi.core.snapshot import Instance, Page, ProcessKey
+from kintsugi.core.times import Times
+
+REPEATED = "RepeatedPage: the same page again, down to the process's own CPU time"
+
+
+@dataclass(slots=True)
+class ProcessEvidence:
+    """All that is known of one engine process. Monotonic seconds."""
+
+    key: ProcessKey
+    stall: StallState
+    first_seen: float
+    ready_at: float | None = None
+    """When it was first Ready, as far as known; None where it never was."""
+    sample: Sample | None = None
+    before: Sample | None = None
+    """The readable page before `sample`."""
+    page_hash: int | None = None
+    blind: Unreadable | None = None
+    """Why the newest page could not be read; None where it could."""
+    fragmentation: dict[str, FragmentationState] = field(default_factory=dict)
+    """By source."""
+    ranks: set[str] = field(default_factory=set)
+    """Every rank seen in this process."""
+    missing_ranks: tuple[str, ...] = ()
+    load: LoadState = field(default_factory=LoadState)
+    answered: int = 0
+    """Own canaries answered up to the last page."""
+
+    def age(self, mono: float) -> float:
+        """Seconds since this process was first Ready; negative where it never was."""
+        return -1.0 if self.ready_at is None else mono - self.ready_at
+
+    def fresh(self, mono: float, times: Times) -> bool:
+        """Whether a page was readable within the gap that evidence may have."""
+        return self.sample is not None and mono - self.sample.mono <= times.readable_gap
+
+
+@dataclass(slots=True)
+class Memory:
+    """The judge's memory of one deployment. A new one is what an operator restart leaves."""
+
+    reader: PageReader = field(default_factory=PageReader)
+    pods: dict[str, PodState] = field(default_factory=dict)
+    processes: dict[ProcessKey, ProcessEvidence] = field(default_factory=dict)
+    last_mono: float | None = None
+
+    def begin(self, mono: float, late_by: float, times: Times, instances: Iterable[Instance]) -> bool:
+        """Start a pass: forget what is gone; True where our own loop was late, so that every clock starts again."""
+        instances = tuple(instances)
+        uids = {i.uid for i in instances}
+        keys = {i.process for i in instances}
+        self.pods = {uid: pod for uid, pod in self.pods.items() if uid in uids}
+        self.processes = {key: found for key, found in self.processes.items() if key in keys}
+        gap = 0.0 if self.last_mono is None else mono - self.last_mono
+        self.last_mono = mono
+        late = late_by > times.late_limit or gap > times.readable_gap + times.late_limit
+        if late:
+            for process in self.processes.values():
+                process.stall.forget()
+        return late
+
+    def pod(self, uid: str) -> PodState:
+        """The evidence of one pod over its processes."""
+        return self.pods.setdefault(uid, PodState())
+
+    def process(self, instance: Instance, mono: float, now: float, times: Times) -> ProcessEvidence | None:
+        """The evidence of the instance's running process; None while none runs."""
+        key = instance.process
+        if key is None:
+            return None
+        found = self.processes.get(key)
+        if found is None:
+            found = self.processes[key] = new_process(key, mono, times)
+        if instance.ready and found.ready_at is None:
+            ready_for = 0.0 if instance.ready_since is None else max(0.0, now - instance.ready_since)
+            found.ready_at = mono - ready_for
+        return found
+
+    def restart(self, old: ProcessEvidence, instance: Instance, mono: float, times: Times) -> ProcessEvidence:
+        """A counter fell: a new process under the old key. Everything starts again, its warm-up too."""
+        fresh = self.processes[old.key] = new_process(old.key, mono, times)
+        fresh.ready_at = mono if instance.ready else None
+        return fresh
+
+
+def new_process(key: ProcessKey, mono: float, times: Times) -> ProcessEvidence:
+    """Evidence of a process of which nothing is known yet; its first idle canary falls at its own place in a minute."""
+    place = zlib.crc32(key.uid.encode()) / 2**32
+    return ProcessEvidence(key, StallState(first_canary=mono + place * times.canary_idle), mono)
+
+
+def take_page(
+    memory: Memory, process: ProcessEvidence, instance: Instance, page: Page, times: Times
+) -> tuple[ProcessEvidence, bool]:
+    """Read one page into the evidence. The process's evidence (a new one after a reset), and whether the page counts."""
+    if process.sample is not None and page.mono <= process.sample.mono:
+        return process, False
+    page_hash = hash(page.text)
+    if process.sample is not None and page_hash == process.page_hash and process.sample.moves_by_itself:
+        process.blind = Unreadable(REPEATED)
+        return process, False
+    sample = read_sample(memory.reader, page)
+    if isinstance(sample, Unreadable):
+        process.blind = sample
+        return process, False
+    if process.sample is not None and fell(process.sample, sample) is not None:
+        process = memory.restart(process, instance, page.mono, times)
+    process.before, process.sample, process.page_hash, process.blind = process.sample, sample, page_hash, None
+    process.missing_ranks = missing_ranks(process.ranks, sample)
+    process.ranks |= {rank.rank for rank in sample.ranks}
+    return process, True

@@ -1,0 +1,189 @@
+"""Judge one deployment: what every instance is, why, and which canaries must go out. Pure but for its own memory.
+
+Same snapshot and memory, same answer. Missing data never counts towards Sick nor towards recovery, and nothing can be
+Sick before a full window of this very process has been watched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kintsugi.api.spec import DeploymentSpec
+from kintsugi.core.data_state import data_state
+from kintsugi.core.detect import fragmented
+from kintsugi.core.detect.dead import dead_finding, start_finding
+from kintsugi.core.detect.load import load_findings
+from kintsugi.core.detect.stall_findings import Reach, silent_finding
+from kintsugi.core.detect.stall_findings import findings as stall_findings
+from kintsugi.core.detect.stalled import is_clear
+from kintsugi.core.evidence import Memory, ProcessEvidence
+from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
+from kintsugi.core.look import SOURCES, Look, look
+from kintsugi.core.probes import canaries
+from kintsugi.core.series import TABLE
+from kintsugi.core.signals import signal_values, user_running
+from kintsugi.core.snapshot import Canary, Snapshot
+from kintsugi.core.times import LATE_FLOOR, Times, start_budget
+from kintsugi.core.verdict import name_verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one pass found. `memory` is the one given, moved on."""
+
+    verdicts: Mapping[str, InstanceVerdict]
+    """By pod UID."""
+    memory: Memory
+    probes: tuple[Canary, ...] = ()
+    """Canaries to send now."""
+    abandon_after: float = 360.0
+    """Seconds after which an unanswered canary may be closed: later than any verdict that it is evidence for."""
+    pool_findings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By pool: what holds for all of it (`PoolSlow`)."""
+    data_fresh: bool = True
+    """Whether every instance that is up can be read. Missing telemetry series alone leave it True, with a reason."""
+    data_reason: str = "AllRead"
+    """One CamelCase word: AllRead, NothingToRead, SeriesMissing, MetricsUnavailable, Unrecognised …"""
+    data_message: str = ""
+    late: bool = False
+    """Our own loop was late, so that every stall clock started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Siblings:
+    """How many instances that were Ready once gave a page in this pass."""
+
+    known: int
+    readable: int
+
+    def share_without(self, one: Look) -> float:
+        """The readable share of all others; 1 where there are none."""
+        counted = _was_ready(one)
+        known = self.known - counted
+        return (self.readable - (counted and one.new_page)) / known if known else 1.0
+
+
+def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
+    """The verdicts on all instances of `snapshot`. `times` from `effective_times`; `memory` is moved on and returned."""
+    spec, mono, now = snapshot.deployment.spec, snapshot.mono, snapshot.now
+    late = memory.begin(mono, snapshot.late_by, times, snapshot.instances)
+    trigger = spec.healing.triggers.fragmentation
+    looks = [look(instance, mono, now, times, memory, trigger) for instance in snapshot.instances]
+    up = [one for one in looks if _was_ready(one)]
+    siblings = _Siblings(len(up), sum(one.new_page for one in up))
+    verdicts = {one.instance.uid: _judge_one(one, siblings, snapshot, times) for one in looks}
+    state = data_state(verdicts.values(), snapshot.instances)
+    longest = max((one.limit.remove for one in looks), default=times.stall_remove)
+    return Judgement(
+        verdicts=verdicts,
+        memory=memory,
+        probes=canaries(looks, mono, times),
+        abandon_after=longest + times.canary_idle,
+        data_fresh=state.fresh,
+        data_reason=state.reason,
+        data_message=state.message,
+        late=late,
+    )
+
+
+def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> InstanceVerdict:
+    instance, process, mono = one.instance, one.process, snapshot.mono
+    spec = snapshot.deployment.spec
+    fresh = process is not None and process.fresh(mono, times)
+    found = [] if instance.deleting else _findings(one, siblings, snapshot, times)
+    found.sort(key=lambda finding: -finding.severity)
+    named = name_verdict(one, found, mono, times)
+    return InstanceVerdict(
+        uid=instance.uid,
+        name=instance.name,
+        pool=instance.pool,
+        verdict=named.verdict,
+        reason=named.reason,
+        message=named.message,
+        findings=tuple(found),
+        signals={} if process is None else signal_values(process, mono, times),
+        fresh=fresh,
+        missing=() if process is None or not fresh else _missing(process, spec),
+        running=None if process is None else user_running(process, mono, times),
+        last_progress_seconds=None if process is None else _last_progress(process, mono),
+        cleared=_cleared(one, found, mono, times, spec),
+    )
+
+
+def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> list[Finding]:
+    instance, process, mono, now = one.instance, one.process, snapshot.mono, snapshot.now
+    spec = snapshot.deployment.spec
+    budget = start_budget(spec, instance.pool) / spec.healing.speed_up
+    about_life = (
+        dead_finding(one.pod, instance, mono, budget),
+        start_finding(one.pod, instance, now, budget),
+    )
+    found = [finding for finding in about_life if finding is not None]
+    if process is None or process.ready_at is None:
+        return found
+    fresh = process.fresh(mono, times)
+    reach = Reach(fresh, _recent(process, mono, times))
+    found += stall_findings(process.stall, process.sample, reach, times, one.limit)
+    silent = silent_finding(process.stall, instance.ready, siblings.share_without(one), times, now)
+    found += [silent] if silent is not None else []
+    line = fragmented.Line(float(spec.healing.triggers.fragmentation.threshold_percent), times)
+    for source, state in process.fragmentation.items():
+        about = fragmented.finding(state, source, line, fresh)
+        found += [about] if about is not None else []
+    if fresh and process.sample is not None:
+        found += load_findings(process.load, process.sample, process.missing_ranks, now, times)
+    return found
+
+
+def _recent(process: ProcessEvidence, mono: float, times: Times) -> bool:
+    """Whether the newest readable page is recent enough for a removal: at most two scrape intervals old (hang §1.3)."""
+    limit = 2 * times.scrape_interval + LATE_FLOOR
+    return process.sample is not None and mono - process.sample.mono <= limit
+
+
+def _was_ready(one: Look) -> bool:
+    return one.process is not None and one.process.ready_at is not None
+
+
+def _missing(process: ProcessEvidence, spec: DeploymentSpec) -> tuple[str, ...]:
+    """Names of the series that a configured trigger needs and the newest page lacks."""
+    sample = process.sample
+    if sample is None:
+        return ()
+    wanted = [SOURCES[source] for source in spec.healing.triggers.fragmentation.sources]
+    names = [TABLE[signal].names[0].metric for signal in wanted if not sample.telemetry.get(signal)]
+    for label, metric in (
+        ("itl_count", "vllm:inter_token_latency_seconds"),
+        ("steps", "vllm:iteration_tokens_total"),
+    ):
+        if sample.total(label) is None:
+            names.append(metric)
+    return tuple(names)
+
+
+def _last_progress(process: ProcessEvidence, mono: float) -> float | None:
+    seen = [clock.last_progress for clock in process.stall.ranks.values() if clock.last_progress is not None]
+    return mono - max(seen) if seen else None
+
+
+def _cleared(
+    one: Look, found: Sequence[Finding], mono: float, times: Times, spec: DeploymentSpec
+) -> frozenset[Detector]:
+    """Detectors whose symptom is positively gone: fresh data says so, absence never does."""
+    process = one.process
+    cleared: set[Detector] = set()
+    sick = {finding.detector for finding in found if finding.severity >= Severity.SUSPECT}
+    if one.instance.ready and Detector.DEAD not in sick:
+        cleared.add(Detector.DEAD)
+    if process is None or not process.fresh(mono, times):
+        return frozenset(cleared)
+    if is_clear(process.stall) and Detector.STALLED not in sick:
+        cleared.add(Detector.STALLED)
+    states = [
+        process.fragmentation[s]
+        for s in spec.healing.triggers.fragmentation.sources
+        if s in process.fragmentation
+    ]
+    known = [state for state in states if state.value is not None]
+    if known and all(state.cleared for state in known) and Detector.FRAGMENTED not in sick:
+        cleared.add(Detector.FRAGMENTED)
+    return frozenset(cleared)

@@ -1,0 +1,114 @@
+"""Take one instance's newest page and canaries into the evidence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kintsugi.api.healing import FragmentationTrigger
+from kintsugi.core.detect import fragmented
+from kintsugi.core.detect.dead import PodState, see_pod
+from kintsugi.core.detect.load import see_load
+from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, limits, see_failure, see_sample
+from kintsugi.core.evidence import Memory, ProcessEvidence, take_page
+from kintsugi.core.sample import Sample
+from kintsugi.core.series import Signal
+from kintsugi.core.snapshot import Failed, Instance
+from kintsugi.core.times import Times
+
+SOURCES: Final[Mapping[str, Signal]] = {
+    "Allocator": Signal.GPU_FRAGMENTATION,
+    "OrphanedBlocks": Signal.ORPHANED_RATIO,
+    "BlockWaste": Signal.BLOCK_WASTE,
+}
+"""The sources of the fragmentation trigger and the series each one needs."""
+TELEMETRY_AGE: Final = 30.0
+"""Real seconds after which an engine-side sample is stale (hang §3); engines are not sped up in a rehearsal."""
+
+
+@dataclass(slots=True)
+class Look:
+    """One instance with its evidence after this pass's page was taken in."""
+
+    instance: Instance
+    pod: PodState
+    process: ProcessEvidence | None
+    limit: Limits
+    new_page: bool
+    """A page of this pass counts as evidence."""
+
+
+def look(
+    instance: Instance, mono: float, now: float, times: Times, memory: Memory, trigger: FragmentationTrigger
+) -> Look:
+    """Move the evidence on one instance. `mono` and `now` are the pass's times."""
+    pod = memory.pod(instance.uid)
+    see_pod(pod, instance, mono, now, times)
+    process = memory.process(instance, mono, now, times)
+    limit = limits(times, instance.chunked_prefill, instance.longest_prefill)
+    if process is None:
+        return Look(instance, pod, None, limit, False)
+    mine = [result for result in instance.canaries if result.canary.process == process.key]
+    read_at = process.sample.mono if process.sample is not None else None
+    hear_canaries(process.stall, mine, read_at, times)
+    new_page = False
+    if isinstance(instance.scrape, Failed):
+        see_failure(process.stall, instance.scrape, times)
+        process.blind = instance.scrape.as_reading()
+    else:
+        process, new_page = take_page(memory, process, instance, instance.scrape, times)
+    limit = limits(times, instance.chunked_prefill or process.stall.chunked_proven, instance.longest_prefill)
+    if new_page and process.sample is not None:
+        _take_sample(process, process.sample, instance, times, limit, now)
+    _see_fragmentation(process, mono, now, times, trigger, new_page)
+    return Look(instance, pod, process, limit, new_page)
+
+
+def _take_sample(
+    process: ProcessEvidence, sample: Sample, instance: Instance, times: Times, limit: Limits, now: float
+) -> None:
+    watch = Watch(times, limit, instance.max_num_seqs, now)
+    see_sample(process.stall, process.before, sample, watch)
+    if process.age(sample.mono) < times.stall_warm_up:
+        process.stall.forget()
+    clocks = process.stall.ranks.values()
+    answered = sum(clock.answered for clock in clocks)
+    still_open = sum(ping.outcome is None for clock in clocks for ping in clock.pings)
+    own = answered - process.answered
+    see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
+    process.answered = answered
+
+
+def _see_fragmentation(
+    process: ProcessEvidence,
+    mono: float,
+    now: float,
+    times: Times,
+    trigger: FragmentationTrigger,
+    new_page: bool,
+) -> None:
+    line = fragmented.Line(float(trigger.threshold_percent), times)
+    sample = process.sample
+    for gone in [source for source in process.fragmentation if source not in trigger.sources]:
+        del process.fragmentation[gone]
+    for source in trigger.sources:
+        state = process.fragmentation.setdefault(source, fragmented.FragmentationState())
+        values: dict[str, float] | None = None
+        if new_page and sample is not None:
+            series = sample.telemetry.get(SOURCES[source], {})
+            values = {
+                worker: 100.0 * v
+                for worker, v in series.items()
+                if _telemetry_age(sample, worker) <= TELEMETRY_AGE
+            }
+            if series and not values and process.load.idle(mono, times):
+                continue
+        at = sample.mono if values and sample is not None else mono
+        fragmented.see(state, values or None, at, process.age(at), line, now)
+
+
+def _telemetry_age(sample: Sample, worker: str) -> float:
+    """Seconds since the engine side measured; 0 where it does not say."""
+    ages = sample.telemetry.get(Signal.SAMPLE_AGE, {})
+    if worker in ages:
+        return ages[worker]
+    return next(iter(ages.values())) if len(ages) == 1 else 0.0

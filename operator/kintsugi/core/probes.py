@@ -1,0 +1,50 @@
+"""Which canaries go out in this pass: none to an engine that steps, three per suspicion, one a minute while idle."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kintsugi.core.detect.stalled import due, sent
+from kintsugi.core.look import Look
+from kintsugi.core.page import DEFAULT_RANK
+from kintsugi.core.snapshot import Canary, Failed, Failure
+from kintsugi.core.times import Times
+from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX
+
+IDLE_AT_ONCE: Final = 20
+"""Canaries outside suspicion that one pass may send (hang §1.3)."""
+_RANK: Final = re.compile(r"[A-Za-z0-9._-]{1,32}")
+"""Rank names that may go into a request header; others come from a page that nobody should believe."""
+
+
+def canaries(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, ...]:
+    """The canaries to send now, noted in the evidence as sent."""
+    found: list[Canary] = []
+    idle = 0
+    for look in looks:
+        process = look.process
+        if process is None or not _may_be_asked(look, mono, times):
+            continue
+        blind = not process.fresh(mono, times)
+        for rank in sorted(process.ranks) or [DEFAULT_RANK]:
+            if _RANK.fullmatch(rank) is None:
+                continue
+            clock = process.stall.clock(rank)
+            entry = process.sample.rank(rank) if process.sample is not None else None
+            why = due(clock, entry, mono, times, look.limit, blind)
+            if not why or (why == "idle" and idle >= IDLE_AT_ONCE):
+                continue
+            idle += why == "idle"
+            id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}"
+            sent(clock, id_, mono, why, times)
+            found.append(Canary(id_, process.key, rank, mono))
+    return tuple(found)
+
+
+def _may_be_asked(look: Look, mono: float, times: Times) -> bool:
+    """Only a process that has been Ready, is past its warm-up, awake, and not refusing or going away."""
+    process, scrape = look.process, look.instance.scrape
+    if process is None or process.ready_at is None or look.instance.deleting:
+        return False
+    unreachable = isinstance(scrape, Failed) and scrape.failure in (Failure.REFUSED, Failure.NO_ADDRESS)
+    return not unreachable and not process.stall.sleeping and process.age(mono) >= times.stall_warm_up

@@ -1,0 +1,71 @@
+"""Signal values for people, keyed as `api.status.SignalValues` is."""
+
+from typing import Final
+
+from kintsugi.core.evidence import ProcessEvidence
+from kintsugi.core.times import Times
+
+HIT_RATE_TOKENS: Final = 10_000.0
+"""Looked-up prompt tokens since its start below which a process has no hit rate yet (it is warming)."""
+
+
+def user_running(process: ProcessEvidence, mono: float, times: Times) -> float | None:
+    """Requests running that are not canaries of ours; None where no page of late tells, or its gauges lie."""
+    sample = process.sample
+    if sample is None or not process.fresh(mono, times):
+        return None
+    total, known = 0.0, False
+    for rank in sample.ranks:
+        clock = process.stall.clock(rank.rank)
+        if rank.running is None or clock.stale:
+            continue
+        known = True
+        total += max(0.0, rank.running - sum(ping.outcome is None for ping in clock.pings))
+    return total if known else None
+
+
+def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[str, float]:
+    """The values that are known now; a signal that is not known is left out, never zero."""
+    values: dict[str, float | None] = {}
+    worst = max(
+        (state.value for state in process.fragmentation.values() if state.value is not None), default=None
+    )
+    values["fragmentation_percent"] = worst
+    sample = process.sample
+    if sample is not None and process.fresh(mono, times):
+        usage = sample.kv_max()
+        values["kv_cache_usage_percent"] = None if usage is None else 100.0 * usage
+        values["running"] = user_running(process, mono, times)
+        values["waiting"] = sample.total("waiting")
+        values["cache_hit_percent"] = hit_percent(process)
+        values["preemptions_per_second"] = _preemptions(process, times)
+    flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)
+    values["flat_seconds"] = flat
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def fragmentation_source(process: ProcessEvidence) -> str:
+    """The source whose value `fragmentation_percent` is; '' where none is known."""
+    known = [
+        (state.value, source) for source, state in process.fragmentation.items() if state.value is not None
+    ]
+    return max(known)[1] if known else ""
+
+
+def hit_percent(process: ProcessEvidence) -> float | None:
+    """Share of looked-up prompt tokens found in the prefix cache since the process began; None while warming."""
+    sample = process.sample
+    if sample is None:
+        return None
+    queries, hits = sample.total("prefix_queries"), sample.total("prefix_hits")
+    if queries is None or hits is None or queries < HIT_RATE_TOKENS:
+        return None
+    return 100.0 * hits / queries
+
+
+def _preemptions(process: ProcessEvidence, times: Times) -> float | None:
+    before, after = process.before, process.sample
+    if before is None or after is None or not 0.0 < after.mono - before.mono <= times.readable_gap:
+        return None
+    then, now = before.total("preemptions"), after.total("preemptions")
+    return None if then is None or now is None else max(0.0, now - then) / (after.mono - before.mono)

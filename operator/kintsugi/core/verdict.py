@@ -1,0 +1,77 @@
+"""From findings and the state of the evidence to one verdict: the worst finding that has lasted long enough."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kintsugi.core.detect.dead import is_down
+from kintsugi.core.evidence import ProcessEvidence
+from kintsugi.core.finding import Detector, Finding, Severity, Verdict
+from kintsugi.core.look import Look
+from kintsugi.core.times import Times
+
+UNKNOWN_REASONS = frozenset({"StallUnknown", "FragmentationUnknown", "SlowUnknown", "StaleGauges"})
+"""Findings that say that something was seen and can't be seen now: neither sick nor recovered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A verdict with its reason (one CamelCase word) and a sentence."""
+
+    verdict: Verdict
+    reason: str
+    message: str
+
+
+def name_verdict(look: Look, findings: Sequence[Finding], mono: float, times: Times) -> Named:
+    """The verdict that follows from `findings` (worst first) and from what is known of the process."""
+    instance, process = look.instance, look.process
+    worst = findings[0] if findings else None
+    if instance.deleting:
+        return Named(Verdict.UNKNOWN, "Terminating", "the pod is being deleted")
+    if worst is not None and worst.severity is Severity.SICK:
+        return _of(Verdict.SICK, worst)
+    unsure = next((f for f in findings if f.reason in UNKNOWN_REASONS), None)
+    if unsure is not None:
+        return _of(Verdict.UNKNOWN, unsure)
+    if worst is not None and worst.severity is Severity.SUSPECT:
+        return _of(Verdict.SUSPECT, worst)
+    if process is None or process.ready_at is None or is_down(look.pod, instance):
+        return _starting(look, findings)
+    return _alive(process, instance.max_num_seqs, mono, times)
+
+
+def _of(verdict: Verdict, finding: Finding) -> Named:
+    return Named(verdict, finding.reason, finding.message)
+
+
+def _starting(look: Look, findings: Sequence[Finding]) -> Named:
+    about = next((f for f in findings if f.detector is Detector.DEAD), None)
+    if about is not None:
+        return _of(Verdict.STARTING, about)
+    if look.process is None:
+        return Named(Verdict.STARTING, "Pending", "no engine container runs yet")
+    return Named(Verdict.STARTING, "Starting", "the engine has not been Ready yet")
+
+
+def _alive(process: ProcessEvidence, max_num_seqs: int | None, mono: float, times: Times) -> Named:
+    if not process.fresh(mono, times):
+        why = process.blind.reason if process.blind is not None else "no page read yet"
+        return Named(Verdict.UNKNOWN, _blind_reason(process, why), why)
+    if process.stall.sleeping:
+        return Named(Verdict.IDLE, "Asleep", "the engine was put to sleep")
+    if not any(clock.proved for clock in process.stall.ranks.values()):
+        return Named(Verdict.UNKNOWN, "Watching", "no step and no answer of this engine has been seen yet")
+    if process.load.saturated(times):
+        return Named(Verdict.SATURATED, "Saturated", "a queue stands and the engine runs at its limit")
+    if process.load.idle(mono, times):
+        return Named(Verdict.IDLE, "NoRequests", "no request of late")
+    if process.age(mono) < times.warm_up:
+        return Named(Verdict.HEALTHY, "WarmingUp", "answers; not judged before its warm-up is over")
+    return Named(Verdict.HEALTHY, "Progressing", "")
+
+
+def _blind_reason(process: ProcessEvidence, why: str) -> str:
+    first = why.split(":", 1)[0]
+    if first in ("Unrecognised", "RepeatedPage"):
+        return first
+    return "MetricsUnavailable" if process.blind is not None else "Watching"
