@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kintsugi.api.model import Model, Timestamp
+from kintsugi.api.model import Clipped, Model, Timestamp
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -20,7 +20,7 @@ class Condition(Model):
     """Whether it holds."""
     reason: Annotated[str, Field(pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", max_length=1024)]
     """One CamelCase word for programs."""
-    message: Annotated[str, Field(max_length=32_768)] = ""
+    message: Annotated[str, Clipped(2048)] = ""
     """A sentence for people."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
     """Generation of the spec that the statement is about."""

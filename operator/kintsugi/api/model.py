@@ -107,6 +107,29 @@ ObjectName = Annotated[str, Field(pattern=DNS_SUBDOMAIN_PATTERN, min_length=1, m
 
 
 @dataclass(frozen=True, slots=True)
+class Clipped:
+    """Marks a text of ours that is cut to `size` characters when read and when written, and never refused.
+
+    A report must not fail because an error message was long.
+    """
+
+    size: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        written = core_schema.plain_serializer_function_ser_schema(self.cut, return_schema=handler(source))
+        return core_schema.no_info_after_validator_function(self.cut, handler(source), serialization=written)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "string", "maxLength": self.size}
+
+    def cut(self, text: str) -> str:
+        """`text`, or its beginning and an ellipsis."""
+        return text if len(text) <= self.size else text[: self.size - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
 class Keyed:
     """Marks a list as a Kubernetes list map: at most one item per value of `keys`, kept in order.
 

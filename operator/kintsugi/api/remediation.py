@@ -1,10 +1,11 @@
 """`Remediation`: the record of one attempt to cure one instance, which answers "why was my pod killed"."""
 
+import json
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from kintsugi.api.model import Atomic, Keyed, Model, Opaque, Timestamp
+from kintsugi.api.model import Atomic, Clipped, Keyed, Model, Opaque, Timestamp
 
 Remedy = Literal["Compact", "Recreate", "RecreateElsewhere", "GiveUp"]
 RemediationPath = Literal["Surge", "DeleteFirst", "InPlace"]
@@ -14,14 +15,18 @@ Outcome = Literal["Cured", "NotCured", "Cancelled", "Ambiguous", "Exhausted"]
 Name = Annotated[str, Field(max_length=253)]
 Uid = Annotated[str, Field(max_length=63)]
 Word = Annotated[str, Field(max_length=63)]
-Message = Annotated[str, Field(max_length=1024)]
+Message = Annotated[str, Clipped(1024)]
+Remark = Annotated[str, Clipped(256)]
 
 MAX_LOG_LINES: Final = 100
-MAX_LOG_LINE: Final = 256
+MAX_LOG_LINE: Final = 240
 MAX_PAGES: Final = 3
-MAX_PAGE: Final = 4096
+MAX_PAGE: Final = 2560
 MAX_EVENTS: Final = 20
+MAX_EVENT: Final = 256
 MAX_CONTAINERS: Final = 16
+MAX_CONTAINER_BYTES: Final = 6144
+"""All container statuses of a black box together, as JSON."""
 
 
 class Victim(Model):
@@ -94,7 +99,7 @@ class Evidence(Model):
     """Unit of the value."""
     samples: Annotated[int, Field(ge=0)] = 0
     """Readings behind the value."""
-    message: Annotated[str, Field(max_length=512)] = ""
+    message: Remark = ""
     """What it means."""
 
 
@@ -105,7 +110,7 @@ class GateAnswer(Model):
     """Name of the gate."""
     open: bool
     """Whether it let the attempt pass."""
-    message: Annotated[str, Field(max_length=512)] = ""
+    message: Remark = ""
     """Why."""
 
 
@@ -124,6 +129,17 @@ def _clip(text: str, size: int) -> str:
     return text if len(raw) <= size else raw[-size:].decode("utf-8", errors="ignore")
 
 
+def _fitting(objects: tuple[dict[str, Any], ...], size: int) -> tuple[dict[str, Any], ...]:
+    """The first of `objects` that fit together into `size` bytes of JSON."""
+    kept: list[dict[str, Any]] = []
+    for one in objects:
+        size -= len(json.dumps(one))
+        if size < 0:
+            break
+        kept.append(one)
+    return tuple(kept)
+
+
 class BlackBox(Model):
     """What the instance left behind, taken before it was removed."""
 
@@ -137,7 +153,7 @@ class BlackBox(Model):
     """The engine's last log lines, at most 100."""
     container_statuses: Annotated[tuple[Opaque, ...], Atomic, Field(max_length=MAX_CONTAINERS)] = ()
     """The pod's container statuses."""
-    events: Annotated[tuple[Message, ...], Atomic, Field(max_length=MAX_EVENTS)] = ()
+    events: Annotated[tuple[Remark, ...], Atomic, Field(max_length=MAX_EVENTS)] = ()
     """Kubernetes events of the pod, newest last."""
 
     @classmethod
@@ -149,12 +165,15 @@ class BlackBox(Model):
         container_statuses: tuple[dict[str, Any], ...] = (),
         events: tuple[str, ...] = (),
     ) -> "BlackBox":
-        """A black box within the bounds: the newest items, each cut to its size in bytes, are kept."""
+        """A black box within the bounds: the newest items, each cut to its size in bytes, are kept.
+
+        Of the container statuses the first are kept that fit together, so put the engine's first.
+        """
         return cls(
             pages=tuple(_clip(page, MAX_PAGE) for page in pages[-MAX_PAGES:]),
             logs=tuple(_clip(line, MAX_LOG_LINE) for line in logs[-MAX_LOG_LINES:]),
-            container_statuses=container_statuses[-MAX_CONTAINERS:],
-            events=tuple(_clip(event, 256) for event in events[-MAX_EVENTS:]),
+            container_statuses=_fitting(container_statuses[:MAX_CONTAINERS], MAX_CONTAINER_BYTES),
+            events=tuple(_clip(event, MAX_EVENT) for event in events[-MAX_EVENTS:]),
         )
 
 
@@ -171,9 +190,9 @@ class RemediationStatus(Model):
     """Why the instance was replaced, or why not, in a sentence."""
     timeline: Timeline = Timeline()
     """When each step happened."""
-    evidence: Annotated[tuple[Evidence, ...], Atomic, Field(max_length=32)] = ()
+    evidence: Annotated[tuple[Evidence, ...], Atomic, Field(max_length=16)] = ()
     """The values that convinced."""
-    gates: Annotated[tuple[GateAnswer, ...], Keyed("name", max_items=32)] = ()
+    gates: Annotated[tuple[GateAnswer, ...], Keyed("name", max_items=16)] = ()
     """The gates that were asked."""
     replacement: Replacement | None = None
     """The pod that took the instance's place."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from kintsugi.api.condition import Condition
-from kintsugi.api.model import Atomic, Keyed, Model, Opaque, Timestamp, UniqueItems
+from kintsugi.api.model import Atomic, Clipped, Keyed, Model, Opaque, Timestamp, UniqueItems
 from kintsugi.api.remediation import Message, Name, Outcome, Phase, RemediationPath, Remedy, Uid, Word
 
 VerdictName = Literal["Healthy", "Suspect", "Sick", "Saturated", "Idle", "Starting", "Unknown"]
@@ -68,7 +68,7 @@ class FindingStatus(Model):
     """One CamelCase word."""
     severity: Word
     """How grave."""
-    message: Annotated[str, Field(max_length=512)] = ""
+    message: Annotated[str, Clipped(512)] = ""
     """A sentence with the figures."""
     since: Timestamp | None = None
     """When it began."""

@@ -36,6 +36,11 @@ def test_the_files_in_the_repository_are_current() -> None:
     assert written == crd_files(), "run `kintsugi crds`"
 
 
+def test_the_charts_copy_is_current() -> None:
+    chart = ROOT / "helm" / "kintsugi" / "templates" / "crds.yaml"
+    assert chart.read_text() == helm_template(), f"run `kintsugi crds --helm {chart.relative_to(ROOT)}`"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_is_structural_and_bounded(kind: str) -> None:
     assert check(schema(kind)) == ()

@@ -1,5 +1,6 @@
 """Reading and writing lose nothing, and what the descriptions promise is what the models do."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -18,7 +19,7 @@ from kintsugi.api.objects import (
     parse_deployment,
     parse_remediation,
 )
-from kintsugi.api.remediation import MAX_LOG_LINE, BlackBox, RemediationSpec, RemediationStatus
+from kintsugi.api.remediation import MAX_LOG_LINE, BlackBox, GateAnswer, RemediationSpec, RemediationStatus
 from kintsugi.api.spec import DeploymentSpec, EngineSpec
 from kintsugi.api.status import DeploymentStatus, StormStatus
 from kintsugi.api.structural import structural
@@ -157,7 +158,40 @@ def test_a_black_box_is_cut_to_its_bounds_and_keeps_the_newest() -> None:
     assert box.logs[-1].endswith("end 299")
     assert all(len(line.encode()) <= MAX_LOG_LINE for line in box.logs)
     assert box.events[-1] == "event 49"
-    assert len(box.model_dump_json().encode()) < 64 * 1024
+    assert box.container_statuses == ({"name": "engine", "restartCount": 3},)
+
+
+def test_a_black_box_keeps_the_container_statuses_that_fit_together() -> None:
+    statuses = tuple({"name": name, "text": "x" * size} for name, size in (("engine", 3000), ("log", 4000)))
+    assert BlackBox.clipped(container_statuses=statuses).container_statuses == statuses[:1]
+
+
+def test_a_remediation_with_everything_at_its_bound_is_at_most_64_kib() -> None:
+    long = "ab, cd " * 2000
+    box = BlackBox.clipped(
+        pages=(long,) * 9,
+        logs=(long,) * 900,
+        container_statuses=tuple({"name": "engine", "text": long[:500]} for _ in range(99)),
+        events=(long,) * 99,
+    )
+    status = Maximal().of(structural(RemediationStatus)) | {
+        "message": long,
+        "evidence": [{"signal": "s" * 128, "value": 1.5, "unit": "u" * 63, "message": long}] * 16,
+        "gates": [{"name": f"gate-{n:<58}", "open": False, "message": long} for n in range(16)],
+        "blackBox": box.dump(),
+    }
+    spec = Maximal().of(structural(RemediationSpec)) | {"deployment": "d" * 253, "attemptId": "a" * 253}
+    whole = Remediation.model_validate({"metadata": {"name": "n" * 253}, "spec": spec, "status": status})
+    managed_fields = 5 * 1024  # of one operator's writes
+    assert len(json.dumps(whole.dump(), ensure_ascii=False).encode()) + managed_fields <= 64 * 1024
+
+
+def test_a_text_of_ours_that_is_too_long_is_cut_and_never_refused() -> None:
+    gate = GateAnswer(name="budget", open=False, message="x" * 9000)
+    assert len(gate.message) == 256
+    assert gate.message.endswith("x…")
+    changed = gate.model_copy(update={"message": "y" * 9000})
+    assert len(changed.dump()["message"]) == 256
 
 
 def models_below(model: type[BaseModel]) -> set[type[BaseModel]]:
