@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from kintsugi.adapters.kube.kinds import plural_of
 from kintsugi.core import names
 from kintsugi.core.snapshot import Key
 from kintsugi.ports.errors import Conflict, Invalid, NotFound
@@ -75,7 +76,7 @@ class FakeApi:
     async def get_secret_value(self, namespace: str, name: str, key: str) -> str | None:
         found = await self._find("Secret", namespace, name)
         held = ((found or {}).get("data") or {}).get(key)
-        return None if held is None else base64.b64decode(held).decode()
+        return None if held is None else base64.b64decode(held).decode().strip()
 
     async def write_status(self, key: Key, status: Mapping[str, Any], resource_version: str) -> str:
         return await self._put_status(
@@ -83,7 +84,7 @@ class FakeApi:
         )
 
     async def create(self, manifest: Json) -> Json:
-        kind, (namespace, name) = manifest["kind"], _where(manifest)
+        kind, (namespace, name) = _kind(manifest), _where(manifest)
 
         def done() -> Json:
             if kind == "Pod":
@@ -94,7 +95,7 @@ class FakeApi:
         return await self._write("create", kind, namespace, name, "", done)
 
     async def apply(self, manifest: Json) -> Json:
-        kind, (namespace, name) = manifest["kind"], _where(manifest)
+        kind, (namespace, name) = _kind(manifest), _where(manifest)
         spot = (kind, namespace, name)
 
         def done() -> Json:
@@ -152,6 +153,8 @@ class FakeApi:
         await self._write("evict", "Pod", namespace, name, str(grace_seconds), done)
 
     async def delete(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> None:
+        plural_of(api_version, kind)
+
         def done() -> None:
             _same(self._must(kind, namespace, name), uid)
             if kind == "Pod":
@@ -216,6 +219,8 @@ class FakeApi:
             held["metadata"]["resourceVersion"] = resource_version
             return {**held, "status": dict(status)}
 
+        if not resource_version:
+            raise Conflict(f"status of {namespace}/{name}: written without a resourceVersion")
         written = await self._write(
             "status",
             kind,
@@ -254,6 +259,13 @@ class FakeApi:
 
 def _engines_of(key: Key) -> Mapping[str, str]:
     return {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.DEPLOYMENT_LABEL: key.name}
+
+
+def _kind(manifest: Mapping[str, Any]) -> str:
+    """The kind, if it is one that the real adapter writes."""
+    kind = str(manifest.get("kind"))
+    plural_of(str(manifest.get("apiVersion")), kind)
+    return kind
 
 
 def _where(manifest: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,0 +1,83 @@
+"""Every permission that the adapter's calls need, and why; the chart's roles are compared with this table."""
+
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from typing import Final
+
+from kintsugi.core import names
+
+
+@unique
+class Scope(StrEnum):
+    """Where a permission is needed."""
+
+    CLUSTER = "cluster"
+    """In all namespaces, whatever the operator watches."""
+    FLEET = "fleet"
+    """In each watched namespace."""
+    OWN = "own"
+    """In the operator's own namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One row: `resource` may name a subresource (`pods/log`)."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    scope: Scope
+    why: str
+
+
+PERMISSIONS: Final = (
+    Permission(
+        names.GROUP,
+        names.DEPLOYMENT_PLURAL,
+        ("get", "list", "watch"),
+        Scope.FLEET,
+        "what users want; never written",
+    ),
+    Permission(
+        names.GROUP,
+        f"{names.DEPLOYMENT_PLURAL}/status",
+        ("update",),
+        Scope.FLEET,
+        "verdicts and reservations",
+    ),
+    Permission(
+        names.GROUP,
+        names.REMEDIATION_PLURAL,
+        ("get", "list", "create", "delete"),
+        Scope.FLEET,
+        "one object per attempt, the oldest removed",
+    ),
+    Permission(
+        names.GROUP, f"{names.REMEDIATION_PLURAL}/status", ("update",), Scope.FLEET, "progress of attempts"
+    ),
+    Permission(
+        "apps",
+        "replicasets",
+        ("list", "create", "patch", "delete"),
+        Scope.FLEET,
+        "one per pool and revision: made, scaled, told to avoid nodes, removed",
+    ),
+    Permission("", "services", ("list", "create", "patch", "delete"), Scope.FLEET, "one per pool, applied"),
+    Permission(
+        "policy",
+        "poddisruptionbudgets",
+        ("list", "create", "patch", "delete"),
+        Scope.FLEET,
+        "one per pool, applied",
+    ),
+    Permission("", "pods", ("list", "patch"), Scope.FLEET, "instances: seen, withdrawn, released"),
+    Permission("", "pods/eviction", ("create",), Scope.FLEET, "the only way a pod is removed"),
+    Permission("", "pods/log", ("get",), Scope.FLEET, "last lines for the black box"),
+    Permission("", "secrets", ("get",), Scope.FLEET, "the engines' API key"),
+    Permission("", "events", ("create",), Scope.FLEET, "transitions, for people"),
+    Permission("", "nodes", ("list",), Scope.CLUSTER, "GPUs free, nodes to avoid"),
+    Permission("", "pods", ("list",), Scope.CLUSTER, "GPUs held by others"),
+    Permission(
+        "coordination.k8s.io", "leases", ("get", "create", "update"), Scope.OWN, "one leader among replicas"
+    ),
+)
