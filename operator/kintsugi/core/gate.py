@@ -96,12 +96,17 @@ def spec_accepted(q: Question) -> Answer:
 
 
 def data(q: Question) -> Answer:
-    """More than half of the siblings unread means that our own sight is in doubt (S26)."""
+    """More than half of the siblings unread means that our own sight is in doubt (S26).
+
+    What is proven to serve nobody needs no fresh page of its own: a dead engine has none. Siblings that are down or
+    sick themselves, or still starting, are no witnesses either way.
+    """
     verdict = q.view.verdicts.get(q.instance.uid)
-    if verdict is None or not verdict.fresh:
+    if not q.finding.serves_nothing and (verdict is None or not verdict.fresh):
         return Answer("noData", False, "no fresh reading of this instance")
+    no_witness = {Verdict.STARTING, Verdict.SICK}
     siblings = [
-        i for i in q.view.members if i.uid != q.instance.uid and q.view.verdict(i.uid) is not Verdict.STARTING
+        i for i in q.view.members if i.uid != q.instance.uid and q.view.verdict(i.uid) not in no_witness
     ]
     blind = [i for i in siblings if not (found := q.view.verdicts.get(i.uid)) or not found.fresh]
     if siblings and 2 * len(blind) > len(siblings):

@@ -69,7 +69,9 @@ class ClusterPort(Protocol):
         """Server-side apply by the operator's field manager, forced: for children that are ours by definition."""
         ...
 
-    async def scale_replica_set(self, namespace: str, name: str, replicas: int, resource_version: str) -> None:
+    async def scale_replica_set(
+        self, namespace: str, name: str, replicas: int, resource_version: str
+    ) -> None:
         """Set spec.replicas; Conflict where the ReplicaSet changed since `resource_version`."""
         ...
 

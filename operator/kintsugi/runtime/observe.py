@@ -1,0 +1,191 @@
+"""`observe`: pods, engines and time, read once per pass, as one Snapshot."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kintsugi.adapters.kube import parse
+from kintsugi.api.fields import unknown_fields
+from kintsugi.api.objects import DeepSeekV4Deployment, Remediation, parse_remediation
+from kintsugi.core.arguments import served_names
+from kintsugi.core.names import ENGINE_PORT, GPU_RESOURCE, PAUSE_ANNOTATION_PREFIX
+from kintsugi.core.snapshot import (
+    CanaryResult,
+    Failed,
+    Failure,
+    Fleet,
+    Instance,
+    Key,
+    NodeRoom,
+    Scrape,
+    Snapshot,
+)
+from kintsugi.core.times import Times
+from kintsugi.ports.clock import Clock
+from kintsugi.ports.cluster import ClusterPort, Json
+from kintsugi.ports.engines import Address, EnginePort
+from kintsugi.ports.errors import Forbidden
+
+CHILDREN_SECONDS: Final = 60.0
+"""Services and disruption budgets are compared this often, and whenever the spec changed."""
+SCRAPE_TIMEOUT_SECONDS: Final = 4.0
+"""A page takes milliseconds; a saturated engine took 1.8 s (S16)."""
+
+MIN_WAIT_SECONDS: Final = 0.1
+
+
+@dataclass(slots=True)
+class Sight:
+    """What this process remembers of one deployment between passes. Losing it delays healing, never hastens it."""
+
+    observed_since: float
+    children_read: float = float("-inf")
+    generation: int | None = None
+    needs_nodes: bool = False
+    answers: dict[str, bool] = field(default_factory=dict)
+    results: list[CanaryResult] = field(default_factory=list)
+    addresses: dict[str, Address] = field(default_factory=dict)
+    """By pod UID, of the last pass."""
+    scrapes: dict[str, asyncio.Task[list[Scrape]]] = field(default_factory=dict)
+    """Readings under way, by pod UID: a slow engine delays its own reading and nobody else's."""
+    asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """Verifying requests under way, by pod UID."""
+    api_key: str | None = None
+    api_key_read: float = float("-inf")
+
+
+class Observer:
+    """Reads one deployment's world through the ports."""
+
+    def __init__(self, cluster: ClusterPort, engines: EnginePort, clock: Clock) -> None:
+        self._cluster = cluster
+        self._engines = engines
+        self._clock = clock
+
+    async def snapshot(
+        self,
+        key: Key,
+        raw: Json,
+        deployment: DeepSeekV4Deployment,
+        sight: Sight,
+        times: Times,
+        fleet: Fleet,
+        late_by: float,
+    ) -> Snapshot:
+        """Everything one pass knows; `deployment` is `raw` as parsed. Raises PortError where Kubernetes can't be read."""
+        pods, sets, remediations, nodes, children = await asyncio.gather(
+            self._cluster.list_pods(key),
+            self._cluster.list_replica_sets(key),
+            self._remediations(key, deployment),
+            self._nodes(deployment, sight),
+            self._children(key, deployment, sight),
+        )
+        await self._refresh_api_key(key, deployment, sight)
+        instances = await self._instances(deployment, pods, sight, times)
+        metadata = raw["metadata"]
+        return Snapshot(
+            key=key,
+            now=self._clock.now(),
+            mono=self._clock.mono(),
+            late_by=late_by,
+            observed_since=sight.observed_since,
+            deployment=deployment,
+            resource_version=str(metadata["resourceVersion"]),
+            uid=str(metadata["uid"]),
+            instances=instances,
+            replica_sets=tuple(parse.replica_set(each) for each in sets),
+            remediations=remediations,
+            nodes=nodes,
+            fleet=fleet,
+            children=children,
+            answers=dict(sight.answers),
+            paused=pause_reasons(deployment),
+            unknown_fields=tuple(unknown_fields(raw)),
+        )
+
+    async def _remediations(self, key: Key, deployment: DeepSeekV4Deployment) -> Mapping[str, Remediation]:
+        active = deployment.status.remediations.active
+        found = await asyncio.gather(*(self._cluster.get_remediation(key.namespace, a.name) for a in active))
+        return {a.id: parse_remediation(raw) for a, raw in zip(active, found, strict=True) if raw is not None}
+
+    async def _nodes(self, deployment: DeepSeekV4Deployment, sight: Sight) -> tuple[NodeRoom, ...] | None:
+        if not sight.needs_nodes and not deployment.status.remediations.active:
+            return None
+        try:
+            nodes, pods = await asyncio.gather(self._cluster.list_nodes(), self._cluster.list_gpu_pods())
+        except Forbidden:
+            return ()  # without the right to look, no room is known: delete-first
+        hardware = deployment.spec.hardware
+        resource = (hardware.resource_name if hardware else None) or GPU_RESOURCE
+        return parse.node_rooms(nodes, pods, resource)
+
+    async def _children(
+        self, key: Key, deployment: DeepSeekV4Deployment, sight: Sight
+    ) -> tuple[Mapping[str, Any], ...] | None:
+        generation = deployment.metadata.generation
+        due = self._clock.mono() - sight.children_read >= CHILDREN_SECONDS
+        if not due and sight.generation == generation:
+            return None
+        found = await self._cluster.list_children(key)
+        sight.children_read, sight.generation = self._clock.mono(), generation
+        return tuple(found)
+
+    async def _refresh_api_key(self, key: Key, deployment: DeepSeekV4Deployment, sight: Sight) -> None:
+        engine = deployment.spec.engine
+        ref = engine.api_key_secret_ref if engine else None
+        if ref is None:
+            sight.api_key = None
+        elif self._clock.mono() - sight.api_key_read >= CHILDREN_SECONDS:
+            sight.api_key = await self._cluster.get_secret_value(key.namespace, ref.name, ref.key)
+            sight.api_key_read = self._clock.mono()
+
+    async def _instances(
+        self, deployment: DeepSeekV4Deployment, pods: Sequence[Json], sight: Sight, times: Times
+    ) -> tuple[Instance, ...]:
+        model = served_names(deployment.spec)[0]
+        now = self._clock.mono()
+        bare = [parse.instance(pod, Failed(Failure.NO_ADDRESS, "no running container", now)) for pod in pods]
+        asked = [i for i in bare if i.pod_ip and i.started_at is not None]
+        sight.addresses = {i.uid: Address(i.pod_ip, ENGINE_PORT, sight.api_key, model) for i in asked}
+        scrapes = await self._scrape(sight, times)
+        sight.answers = {uid: said for uid, said in sight.answers.items() if uid in sight.addresses}
+        results, sight.results = sight.results, []
+        return tuple(
+            parse.instance(
+                pod, scrapes.get(i.uid, i.scrape), [r for r in results if r.canary.process.uid == i.uid]
+            )
+            for pod, i in zip(pods, bare, strict=True)
+        )
+
+    async def _scrape(self, sight: Sight, times: Times) -> dict[str, Scrape]:
+        """One page of each engine, all side by side, waited for no longer than the pass may take."""
+        for uid in set(sight.scrapes) - set(sight.addresses):
+            sight.scrapes.pop(uid).cancel()
+        for uid, address in sight.addresses.items():
+            if uid not in sight.scrapes:
+                call = self._engines.scrape([address], SCRAPE_TIMEOUT_SECONDS)
+                sight.scrapes[uid] = asyncio.ensure_future(call)
+        if sight.scrapes:
+            await asyncio.wait(
+                sight.scrapes.values(), timeout=max(MIN_WAIT_SECONDS, 0.9 * times.scrape_interval)
+            )
+        found: dict[str, Scrape] = {}
+        for uid, task in list(sight.scrapes.items()):
+            if task.done():
+                found[uid] = sight.scrapes.pop(uid).result()[0]
+            else:
+                found[uid] = Failed(
+                    Failure.PENDING, "its last reading is not answered yet", self._clock.mono()
+                )
+        return found
+
+
+def pause_reasons(deployment: DeepSeekV4Deployment) -> tuple[str, ...]:
+    """Every reason to pause: named in the spec, or as an annotation that GitOps leaves alone."""
+    annotated = [
+        name.removeprefix(PAUSE_ANNOTATION_PREFIX)
+        for name in deployment.metadata.annotations
+        if name.startswith(PAUSE_ANNOTATION_PREFIX)
+    ]
+    return tuple(sorted({*deployment.spec.healing.pause_requests, *annotated}))

@@ -1,0 +1,175 @@
+"""The pass: observe, judge, decide, commit, act, report; per deployment, at most one at a time."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from kintsugi.api.objects import SpecInvalid, parse_deployment
+from kintsugi.core.decide import decide
+from kintsugi.core.evidence import Memory
+from kintsugi.core.judge import Judgement, judge
+from kintsugi.core.judged import Judged
+from kintsugi.core.plan import Ask, Happening, Plan
+from kintsugi.core.snapshot import Canary, Key, Snapshot
+from kintsugi.core.times import Times, effective_times
+from kintsugi.ports.clock import Clock
+from kintsugi.ports.cluster import ClusterPort, Json
+from kintsugi.ports.engines import Address, EnginePort
+from kintsugi.ports.errors import Conflict, PortError
+from kintsugi.ports.recorder import Recorder
+from kintsugi.runtime.act import Actor, CrdOutdated
+from kintsugi.runtime.fleet import FleetBook
+from kintsugi.runtime.observe import Observer, Sight
+from kintsugi.runtime.retention import retire_old_records
+
+log = logging.getLogger("kintsugi.reconcile")
+
+ASK_TIMEOUT_SECONDS = 20.0
+CRD_RECHECK_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Everything remembered of one deployment between passes."""
+
+    sight: Sight
+    memory: Memory = field(default_factory=Memory)
+    outdated_until: float = float("-inf")
+
+
+class Reconciler:
+    """Runs passes through the ports. One value per process; `forget` drops a deployment's memory."""
+
+    def __init__(self, cluster: ClusterPort, engines: EnginePort, clock: Clock, recorder: Recorder) -> None:
+        self._cluster = cluster
+        self._engines = engines
+        self._clock = clock
+        self._recorder = recorder
+        self._observer = Observer(cluster, engines, clock)
+        self._actor = Actor(cluster)
+        self._book = FleetBook()
+        self._kept: dict[Key, _Kept] = {}
+
+    def forget(self, key: Key) -> None:
+        """The deployment is gone, or another leads: nothing of it is remembered."""
+        self._kept.pop(key, None)
+        self._book.forget(key)
+        self._recorder.forget(key)
+
+    async def run(self, key: Key, late_by: float) -> float | None:
+        """One pass. Seconds until the next is due; None where the deployment is gone or going."""
+        raw = await self._cluster.get_deployment(key)
+        if raw is None or raw["metadata"].get("deletionTimestamp"):
+            self.forget(key)
+            return None
+        kept = self._kept.setdefault(key, _Kept(Sight(self._clock.mono())))
+        self._collect_canaries()
+        try:
+            return await self._pass(key, raw, kept, late_by)
+        except SpecInvalid as error:
+            log.error("the object can't be read", extra={"fleet": str(key), "why": str(error)})
+            await self._tell(raw, Happening("SpecInvalid", str(error)[:900], True, "Report"))
+            return CRD_RECHECK_SECONDS
+
+    async def _pass(self, key: Key, raw: Json, kept: _Kept, late_by: float) -> float:
+        deployment = parse_deployment(raw)
+        times = effective_times(deployment.spec)
+        snapshot = await self._observer.snapshot(
+            key, raw, deployment, kept.sight, times, self._book.fleet(), late_by
+        )
+        judgement = judge(snapshot, times, kept.memory)
+        kept.memory = judgement.memory
+        judged = judged_of(judgement)
+        plan = decide(snapshot, judged, times)
+        kept.sight.needs_nodes = plan.needs_nodes
+        self._book.note(snapshot, judged, plan.status, times)
+        for probe in judgement.probes:
+            self._probe(kept.sight, probe, judgement.abandon_after)
+        try:
+            await self._carry_out(snapshot, plan, judged, times, kept)
+        except Conflict as error:
+            log.info("plan dropped", extra={"fleet": str(key), "why": str(error)})
+            return min(1.0, times.scrape_interval)
+        self._recorder.note(snapshot, judged, plan)
+        return times.scrape_interval
+
+    async def _carry_out(
+        self, snapshot: Snapshot, plan: Plan, judged: Judged, times: Times, kept: _Kept
+    ) -> None:
+        if snapshot.mono < kept.outdated_until:
+            return
+        try:
+            written = await self._actor.commit(snapshot, plan)
+        except CrdOutdated as error:
+            kept.outdated_until = snapshot.mono + CRD_RECHECK_SECONDS
+            text = f"nothing is done: {error}. Apply the CRDs of this operator's version"
+            log.error("CRDOutdated", extra={"fleet": str(snapshot.key), "why": text})
+            await self._tell(_regarding(snapshot), Happening("CRDOutdated", text[:900], True, "Report"))
+            return
+        await self._actor.record(snapshot, plan)
+        await self._actor.act(snapshot, plan, judged, times)
+        self._ask(plan, kept.sight)
+        if written:
+            for happening in plan.happenings:
+                await self._tell(_regarding(snapshot), happening)
+        if len(plan.status.remediations.recent) > len(snapshot.deployment.status.remediations.recent):
+            await retire_old_records(self._cluster, snapshot.key, plan.status)
+
+    def _ask(self, plan: Plan, sight: Sight) -> None:
+        """Send replacements their one real request beside the pass; the answer is in a later snapshot."""
+        for action in plan.actions:
+            address = sight.addresses.get(action.uid) if isinstance(action, Ask) else None
+            if isinstance(action, Ask) and address is not None and action.uid not in sight.asking:
+                sight.asking[action.uid] = asyncio.create_task(self._answer(sight, action.uid, address))
+
+    async def _answer(self, sight: Sight, uid: str, address: Address) -> None:
+        try:
+            sight.answers[uid] = await self._engines.ask(address, ASK_TIMEOUT_SECONDS)
+        finally:
+            sight.asking.pop(uid, None)
+
+    def _probe(self, sight: Sight, canary: Canary, abandon_after: float) -> None:
+        address = sight.addresses.get(canary.process.uid)
+        if address is not None:
+            self._engines.send_canary(address, canary, abandon_after)
+
+    def _collect_canaries(self) -> None:
+        """Hand results to the deployment whose pod they are about; those of forgotten ones are dropped."""
+        for result in self._engines.canary_results():
+            for kept in self._kept.values():
+                if result.canary.process.uid in kept.sight.addresses:
+                    kept.sight.results.append(result)
+
+    async def _tell(self, regarding: Json, happening: Happening) -> None:
+        """Events are best effort: one that can't be posted fails no pass."""
+        kind = "Warning" if happening.warning else "Normal"
+        try:
+            await self._cluster.create_event(
+                regarding, kind, happening.reason, happening.message[:1000], happening.action
+            )
+        except PortError as error:
+            log.warning("event not posted", extra={"reason": happening.reason, "why": str(error)})
+
+
+def judged_of(judgement: Judgement) -> Judged:
+    """The judgement as the decision needs it."""
+    return Judged(
+        verdicts=judgement.verdicts,
+        data_fresh=judgement.data_fresh,
+        data_reason=judgement.data_reason,
+        data_message=judgement.data_message,
+        pool_findings=judgement.pool_findings,
+    )
+
+
+def _regarding(snapshot: Snapshot) -> Json:
+    return {
+        "apiVersion": snapshot.deployment.api_version,
+        "kind": snapshot.deployment.kind,
+        "metadata": {
+            "name": snapshot.key.name,
+            "namespace": snapshot.key.namespace,
+            "uid": snapshot.uid,
+            "resourceVersion": snapshot.resource_version,
+        },
+    }
