@@ -2,11 +2,10 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import urllib3
-from kubernetes import client, config, watch
+from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
 from tests.demo.facts import Facts
@@ -19,8 +18,7 @@ Feed = Callable[[str, Mapping[str, Any]], None]
 class Watches:
     """Pods, the deployment and its Remediations of one namespace. `stop` before the cluster goes."""
 
-    def __init__(self, kubeconfig: Path, context: str, namespace: str, deployment: str, facts: Facts) -> None:
-        api = config.new_client_from_config(str(kubeconfig), context=context)
+    def __init__(self, api: client.ApiClient, namespace: str, deployment: str, facts: Facts) -> None:
         self._core = client.CoreV1Api(api)
         self._custom = client.CustomObjectsApi(api)
         self._namespace = namespace

@@ -42,7 +42,7 @@ def test_the_operator_is_told_where_it_runs_and_what_it_watches() -> None:
         "KINTSUGI_POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
         "KINTSUGI_WATCH_NAMESPACES": "llm,lab",
         "KINTSUGI_METRICS_PORT": "8080",
-        "KINTSUGI_LOG_LEVEL": "debug",
+        "KINTSUGI_LOG_LEVEL": "DEBUG",
         "KINTSUGI_LEADER_ELECTION": "true",
         "KINTSUGI_LEASE_NAME": "rel-kintsugi",
     }

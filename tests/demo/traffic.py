@@ -1,0 +1,113 @@
+"""The demo's clients: real requests from inside the cluster's network, a new connection each, every one accounted for."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Launch = Callable[[Sequence[str]], "subprocess.Popen[str]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One request that ended; `error` empty where it went well. `started` in epoch seconds."""
+
+    id: str
+    pool: str
+    started: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The requests of one scenario."""
+
+    requests: int
+    failed: int
+    lost: int
+    errors: tuple[str, ...]
+    """What the failed ones met, at most five."""
+
+
+def account(
+    sent: Iterable[Sent], pools: Iterable[str], begin: float, end: float, swallowed: set[str]
+) -> Count:
+    """Count the requests to `pools` that were sent in [begin, end).
+
+    Lost are those that went wrong and whose ids are in `swallowed`; everything else that went wrong has failed.
+    """
+    mine = [one for one in sent if one.pool in set(pools) and begin <= one.started < end]
+    wrong = [one for one in mine if one.error]
+    lost = [one for one in wrong if one.id in swallowed]
+    errors = tuple(f"{one.id}: {one.error}" for one in wrong if one.id not in swallowed)
+    return Count(len(mine), len(errors), len(lost), errors[:5])
+
+
+def swallowed_by(log: Iterable[str], until: float) -> set[str]:
+    """Request ids that an engine's own log names: inside when it hung, or swallowed up to `until` (epoch seconds)."""
+    ids: set[str] = set()
+    for line in log:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(entry, dict):
+            continue
+        if entry.get("event") == "hung":
+            ids.update(entry.get("in_flight", ()))
+        elif entry.get("event") == "swallowed" and not entry.get("canary") and entry["time"] <= until:
+            ids.add(entry["request_id"])
+    return ids
+
+
+class Traffic:
+    """Requests to each pool's Service until `stop`. `sent` grows as requests end."""
+
+    def __init__(
+        self, launch: Launch, services: Mapping[str, str], rates: Mapping[str, float], model: str
+    ) -> None:
+        targets = [word for pool, url in services.items() for word in ("--target", f"{pool}={url}")]
+        pace = [word for pool, rate in rates.items() for word in ("--rate", f"{pool}={rate}")]
+        self.sent: list[Sent] = []
+        self.in_flight = 0
+        self._process = launch(
+            [
+                *(sys.executable, "-m", "kintsugi.testing.traffic", *targets, *pace),
+                *("--model", model, "--duration", "3600", "--grace", "60"),
+            ]
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def stop(self, patience: float) -> list[Sent]:
+        """Send nothing more, wait at most `patience` seconds for what is under way, and give all that was sent."""
+        self._process.terminate()
+        self._reader.join(patience)
+        if self._reader.is_alive():
+            self.kill()
+            self._reader.join()
+        return self.sent
+
+    def kill(self) -> None:
+        """End at once, whatever is under way."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            document: dict[str, Any] = json.loads(line)
+            if document["type"] == "request":
+                self.sent.append(
+                    Sent(document["id"], document["target"], document["started"], document["error"])
+                )
+            elif document["type"] == "progress":
+                self.in_flight = document["in_flight"]
