@@ -5,12 +5,13 @@ forgotten. Windows are measured on the monotonic clock; the wall clock is only f
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kintsugi.core.detect.dead import PodState
-from kintsugi.core.detect.fragmented import FragmentationState
+from kintsugi.core.detect.fragmented import FragmentationState, WorkerState
 from kintsugi.core.detect.load import LoadState
+from kintsugi.core.detect.slow import SlowMemory, SlowState
 from kintsugi.core.detect.stalled import StallState
 from kintsugi.core.page import PageReader
 from kintsugi.core.reading import Unreadable
@@ -41,6 +42,7 @@ class ProcessEvidence:
     ranks: set[str] = field(default_factory=set)
     """Every rank seen in this process."""
     missing_ranks: tuple[str, ...] = ()
+    slow: SlowState = field(default_factory=SlowState)
     load: LoadState = field(default_factory=LoadState)
     answered: int = 0
     """Own canaries answered up to the last page."""
@@ -54,6 +56,15 @@ class ProcessEvidence:
         return self.sample is not None and mono - self.sample.mono <= times.readable_gap
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an earlier memory had learned of one process."""
+
+    baseline: float | None
+    references: Mapping[str, Mapping[str, float]]
+    """Fragmentation after warm-up, percent, by source and worker."""
+
+
 @dataclass(slots=True)
 class Memory:
     """The judge's memory of one deployment. A new one is what an operator restart leaves."""
@@ -61,6 +72,9 @@ class Memory:
     reader: PageReader = field(default_factory=PageReader)
     pods: dict[str, PodState] = field(default_factory=dict)
     processes: dict[ProcessKey, ProcessEvidence] = field(default_factory=dict)
+    slow: SlowMemory = field(default_factory=SlowMemory)
+    kept: dict[ProcessKey, Kept] = field(default_factory=dict)
+    """What was learned before an operator restart, until its process is seen again (`core.learned`)."""
     last_mono: float | None = None
 
     def begin(self, mono: float, late_by: float, times: Times, instances: Iterable[Instance]) -> bool:
@@ -90,6 +104,7 @@ class Memory:
         found = self.processes.get(key)
         if found is None:
             found = self.processes[key] = new_process(key, mono, times)
+            _restore(found, self.kept.pop(key, None))
         if instance.ready and found.ready_at is None:
             ready_for = 0.0 if instance.ready_since is None else max(0.0, now - instance.ready_since)
             found.ready_at = mono - ready_for
@@ -106,6 +121,15 @@ def new_process(key: ProcessKey, mono: float, times: Times) -> ProcessEvidence:
     """Evidence of a process of which nothing is known yet; its first idle canary falls at its own place in a minute."""
     place = zlib.crc32(key.uid.encode()) / 2**32
     return ProcessEvidence(key, StallState(first_canary=mono + place * times.canary_idle), mono)
+
+
+def _restore(process: ProcessEvidence, kept: Kept | None) -> None:
+    if kept is None:
+        return
+    process.slow.baseline = kept.baseline
+    for source, workers in kept.references.items():
+        state = process.fragmentation.setdefault(source, FragmentationState())
+        state.workers = {name: WorkerState(reference=value) for name, value in workers.items()}
 
 
 def take_page(

@@ -4,6 +4,7 @@ Same snapshot and memory, same answer. Missing data never counts towards Sick no
 Sick before a full window of this very process has been watched.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from kintsugi.core.data_state import data_state
 from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.dead import dead_finding, start_finding
 from kintsugi.core.detect.load import load_findings
+from kintsugi.core.detect.slow import Entry, slow_pass
+from kintsugi.core.detect.slow_findings import pool_slow, slow_findings
 from kintsugi.core.detect.stall_findings import Reach, silent_finding
 from kintsugi.core.detect.stall_findings import findings as stall_findings
 from kintsugi.core.detect.stalled import is_clear
@@ -24,6 +27,8 @@ from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Snapshot
 from kintsugi.core.times import LATE_FLOOR, Times, start_budget
 from kintsugi.core.verdict import name_verdict
+
+__all__ = ["Judgement", "Memory", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class _Siblings:
 
     known: int
     readable: int
+    by_pool: Mapping[str, int]
 
     def share_without(self, one: Look) -> float:
         """The readable share of all others; 1 where there are none."""
@@ -69,7 +75,8 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     trigger = spec.healing.triggers.fragmentation
     looks = [look(instance, mono, now, times, memory, trigger) for instance in snapshot.instances]
     up = [one for one in looks if _was_ready(one)]
-    siblings = _Siblings(len(up), sum(one.new_page for one in up))
+    _judge_steps(up, memory, snapshot, times)
+    siblings = _Siblings(len(up), sum(one.new_page for one in up), Counter(one.instance.pool for one in up))
     verdicts = {one.instance.uid: _judge_one(one, siblings, snapshot, times) for one in looks}
     state = data_state(verdicts.values(), snapshot.instances)
     longest = max((one.limit.remove for one in looks), default=times.stall_remove)
@@ -78,11 +85,31 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
         memory=memory,
         probes=canaries(looks, mono, times),
         abandon_after=longest + times.canary_idle,
+        pool_findings=pool_slow(memory.slow, times),
         data_fresh=state.fresh,
         data_reason=state.reason,
         data_message=state.message,
         late=late,
     )
+
+
+def _judge_steps(up: Sequence[Look], memory: Memory, snapshot: Snapshot, times: Times) -> None:
+    mono = snapshot.mono
+    revisions = {(one.instance.pool, one.instance.revision) for one in up}
+    revisions |= {(rs.pool, rs.revision) for rs in snapshot.replica_sets}
+    memory.slow.models = {key: model for key, model in memory.slow.models.items() if key in revisions}
+    entries = [
+        Entry(
+            pool=one.instance.pool,
+            revision=one.instance.revision,
+            state=process.slow,
+            fresh=one.new_page and process.age(mono) >= times.warm_up and not process.stall.sleeping,
+        )
+        for one in up
+        if (process := one.process) is not None and not one.instance.deleting
+    ]
+    drop = float(snapshot.deployment.spec.healing.triggers.throughput.drop_percent)
+    slow_pass(entries, memory.slow, mono, snapshot.now, times, drop)
 
 
 def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> InstanceVerdict:
@@ -129,6 +156,7 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     for source, state in process.fragmentation.items():
         about = fragmented.finding(state, source, line, fresh)
         found += [about] if about is not None else []
+    found += slow_findings(process.slow, siblings.by_pool[instance.pool], now, times)
     if fresh and process.sample is not None:
         found += load_findings(process.load, process.sample, process.missing_ranks, now, times)
     return found

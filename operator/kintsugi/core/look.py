@@ -76,6 +76,7 @@ def _take_sample(
     own = answered - process.answered
     see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
     process.answered = answered
+    process.slow.window.add(sample, answered, times)
 
 
 def _see_fragmentation(

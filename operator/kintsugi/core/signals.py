@@ -1,5 +1,6 @@
 """Signal values for people, keyed as `api.status.SignalValues` is."""
 
+import math
 from typing import Final
 
 from kintsugi.core.evidence import ProcessEvidence
@@ -39,6 +40,8 @@ def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[s
         values["waiting"] = sample.total("waiting")
         values["cache_hit_percent"] = hit_percent(process)
         values["preemptions_per_second"] = _preemptions(process, times)
+    lost = process.slow.lost()
+    values["lost_percent"] = None if lost is None else 100.0 * (1.0 - math.exp(-max(0.0, lost)))
     flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)
     values["flat_seconds"] = flat
     return {name: value for name, value in values.items() if value is not None}

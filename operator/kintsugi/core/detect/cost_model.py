@@ -1,0 +1,87 @@
+"""What an engine step of a given content costs: a small robust model, one per pool and revision (slow paper §3).
+
+cost = θ · x with x = (1, n, p, k, min(n, 16)) and θ ≥ 0: n decodes a step, p computed prompt tokens a step, k KV usage.
+Learned from one sample a minute of each instance, in relative error, with a half-life of a day of one instance.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+SIZE: Final = 5
+USABLE_SAMPLES: Final = 30
+"""Samples from which on a model may be asked (slow §3)."""
+FORGET: Final = 0.5 ** (1 / 1440)
+"""Per sample: half-life 1,440 samples (slow §3)."""
+ROUNDS: Final = 60
+"""Rounds of coordinate descent of one solution (slow §3)."""
+SMALL_BATCH: Final = 16.0
+"""Batch up to which a decode costs differently (slow §3)."""
+_RIDGE: Final = 1e-6
+_TINY: Final = 1e-12
+
+Features = tuple[float, float, float, float, float]
+
+
+def features(decodes: float, prefill: float, kv_usage: float) -> Features:
+    """x of one window: decodes a step, computed prompt tokens a step, KV usage 0 to 1."""
+    return (1.0, decodes, prefill, kv_usage, min(decodes, SMALL_BATCH))
+
+
+@dataclass(slots=True)
+class CostModel:
+    """The sums from which θ is solved, and θ. 21 numbers are worth keeping: `exported`."""
+
+    moments: list[list[float]] = field(default_factory=lambda: [[0.0] * SIZE for _ in range(SIZE)])
+    targets: list[float] = field(default_factory=lambda: [0.0] * SIZE)
+    samples: int = 0
+    theta: list[float] = field(default_factory=lambda: [0.0] * SIZE)
+    solved_at: float | None = None
+    """Monotonic seconds."""
+
+    def learn(self, x: Features, seconds: float, weight: float) -> None:
+        """Take in one window whose step took `seconds` (> 0), freed of the instance's own level."""
+        z = [value / seconds for value in x]
+        for a, za in enumerate(z):
+            weighted = weight * za
+            self.targets[a] = self.targets[a] * FORGET + weighted
+            row = self.moments[a]
+            for b, zb in enumerate(z):
+                row[b] = row[b] * FORGET + weighted * zb
+        self.samples += 1
+
+    def solve(self, mono: float) -> None:
+        """Fit θ ≥ 0, starting from the last one."""
+        theta, moments, targets = self.theta, self.moments, self.targets
+        for _ in range(ROUNDS):
+            for a in range(SIZE):
+                row = moments[a]
+                rest = math.fsum(row[b] * theta[b] for b in range(SIZE)) - row[a] * theta[a]
+                theta[a] = max(0.0, (targets[a] - rest) / (row[a] * (1 + _RIDGE) + _TINY))
+        self.solved_at = mono
+
+    def cost(self, x: Features) -> float | None:
+        """Seconds that a step of content `x` should take; None while too little is known."""
+        if self.samples < USABLE_SAMPLES or self.solved_at is None:
+            return None
+        total = sum(t * value for t, value in zip(self.theta, x, strict=True))
+        return total if total > 0 else None
+
+    def exported(self) -> list[float]:
+        """The model as 21 plain numbers: the upper triangle, the targets, the count."""
+        upper = [self.moments[a][b] for a in range(SIZE) for b in range(a, SIZE)]
+        return [*upper, *self.targets, float(self.samples)]
+
+    @classmethod
+    def imported(cls, numbers: Sequence[float]) -> "CostModel":
+        """The model that `exported` gave these numbers; ValueError where they can't be one."""
+        if len(numbers) != 21 or not all(math.isfinite(n) for n in numbers) or numbers[20] < 0:
+            raise ValueError("not the 21 finite numbers of a step-cost model")
+        model = cls(targets=list(numbers[15:20]), samples=int(numbers[20]))
+        places = [(a, b) for a in range(SIZE) for b in range(a, SIZE)]
+        for (a, b), number in zip(places, numbers[:15], strict=True):
+            model.moments[a][b] = model.moments[b][a] = number
+        if model.samples >= USABLE_SAMPLES:
+            model.solve(-math.inf)
+        return model

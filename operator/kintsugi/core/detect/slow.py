@@ -1,0 +1,270 @@
+"""`slow`: a step takes longer than its content explains, against the own past and against the siblings' change.
+
+D = min(own, dif): own says that this instance changed, dif that the others did not (slow paper §3). Neither alone is
+enough. Tokens per second are never looked at: balancer and traffic make them what they are.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from kintsugi.core.detect.cost_model import USABLE_SAMPLES, CostModel, features
+from kintsugi.core.detect.registers import Register
+from kintsugi.core.detect.step_window import Measure, StepWindow
+from kintsugi.core.times import Times
+
+BASELINE_SAMPLES: Final = 30
+"""One-minute residuals whose median is an instance's own baseline (slow §3)."""
+TEACHES_WITHIN: Final = 0.25
+"""A residual this far from the baseline or farther teaches it nothing, so a sick instance stays sick (slow §3)."""
+CREEP_PER_SAMPLE: Final = 0.01 / 60
+"""The baseline follows a decline by 1 % an hour at most (slow §3)."""
+WEIGHT_OF: Final = 0.1
+"""Samples farther than this from their baseline weigh less in the model (slow §3)."""
+SUSPECT_DROP: Final = 25.0
+"""Percent of the step rate lost that makes a finding (slow §1)."""
+LEVEL_DROP: Final = 40.0
+"""Percent below its siblings ever since the start that makes advice (slow §3)."""
+
+
+def line(drop_percent: float) -> float:
+    """L: the logarithm of how much longer a step takes where `drop_percent` of the rate is lost."""
+    return -math.log(1.0 - drop_percent / 100.0)
+
+
+@dataclass(slots=True)
+class SlowState:
+    """What is known of one process's steps."""
+
+    window: StepWindow = field(default_factory=StepWindow)
+    baseline: float | None = None
+    """u: this process's own level in the model's logarithm."""
+    residuals: list[float] = field(default_factory=list)
+    learned_at: float | None = None
+    """Monotonic seconds of the last minute's sample."""
+    slot_at: float | None = None
+    measure: Measure | None = None
+    expected: float | None = None
+    residual: float | None = None
+    own: float | None = None
+    dif: float | None = None
+    siblings: int = 0
+    against: Register = field(default_factory=Register)
+    """D over the line, slot by slot."""
+    suspect: Register = field(default_factory=Register)
+    """D over the line of the finding."""
+    calm: Register = field(default_factory=Register)
+    """D under half the line."""
+    alone: Register = field(default_factory=Register)
+    """own over the line, for a pool of one."""
+    witness: Register = field(default_factory=Register)
+    """Wall time per step over half the line."""
+    level: Register = field(default_factory=Register)
+    """Residual over the siblings', minute by minute."""
+    sick: bool = False
+    sick_since: float | None = None
+    """Epoch seconds."""
+    cleared: bool = False
+
+    def lost(self) -> float | None:
+        """D, or None where it is Unknown now."""
+        return None if self.own is None or self.dif is None else min(self.own, self.dif)
+
+
+@dataclass(slots=True)
+class PoolState:
+    """One pool as a whole."""
+
+    slow: Register = field(default_factory=Register)
+    """The median of own is over half the line, slot by slot."""
+    slot_at: float | None = None
+    median_own: float | None = None
+
+
+@dataclass(slots=True)
+class SlowMemory:
+    """The models by pool and revision, and the pools."""
+
+    models: dict[tuple[str, str], CostModel] = field(default_factory=dict)
+    pools: dict[str, PoolState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One process that has been Ready, as one pass sees it."""
+
+    pool: str
+    revision: str
+    state: SlowState
+    fresh: bool
+    """A page of this pass counts, and warm-up is over."""
+
+
+def slow_pass(
+    entries: Sequence[Entry], memory: SlowMemory, mono: float, now: float, times: Times, drop_percent: float
+) -> None:
+    """Move every instance's evidence by one pass."""
+    for entry in entries:
+        _measure(entry, memory, times)
+    owns: dict[str, list[float]] = {}
+    residuals: dict[tuple[str, str], list[float]] = {}
+    for entry in entries:
+        state = entry.state
+        if state.own is not None:
+            owns.setdefault(entry.pool, []).append(state.own)
+        if state.residual is not None:
+            residuals.setdefault((entry.pool, entry.revision), []).append(state.residual)
+    for values in (*owns.values(), *residuals.values()):
+        values.sort()
+    for entry in entries:
+        others = owns.get(entry.pool, [])
+        _compare(entry.state, others, mono, now, times, drop_percent)
+    _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, drop_percent)
+    for entry in entries:
+        _learn(entry, memory, residuals.get((entry.pool, entry.revision), []), mono, times)
+    for model in memory.models.values():
+        due = model.solved_at is None or mono - model.solved_at >= times.slow_solve
+        if model.samples >= USABLE_SAMPLES and due:
+            model.solve(mono)
+
+
+def _measure(entry: Entry, memory: SlowMemory, times: Times) -> None:
+    state = entry.state
+    state.measure = state.window.measure(times) if entry.fresh else None
+    state.own = state.dif = state.residual = state.expected = None
+    model = memory.models.get((entry.pool, entry.revision))
+    if state.measure is None or model is None:
+        return
+    state.expected = model.cost(_features(state.measure))
+    if state.expected is None:
+        return
+    state.residual = math.log(state.measure.seconds / state.expected)
+    if state.baseline is not None:
+        state.own = state.residual - state.baseline
+
+
+def _features(measure: Measure) -> tuple[float, float, float, float, float]:
+    return features(measure.decodes, measure.prefill, measure.kv_usage)
+
+
+def _compare(
+    state: SlowState, pool_owns: Sequence[float], mono: float, now: float, times: Times, drop_percent: float
+) -> None:
+    """Fill this slot's bits; a pass of the same slot again only replaces them."""
+    slots = _elapsed(state.slot_at, mono, times.scrape_interval)
+    state.slot_at = mono
+    own, limit = state.own, line(drop_percent)
+    state.siblings = max(0, len(pool_owns) - 1) if own is not None else 0
+    if own is not None and state.siblings:
+        state.dif = own - _median_without(pool_owns, own)
+    d = state.lost()
+    suspect = line(min(SUSPECT_DROP, drop_percent))
+    whole = slots_of(times.throughput_window, times)
+    state.against.shift(slots, None if d is None else d > limit, whole)
+    state.suspect.shift(slots, None if d is None else d > suspect, slots_of(times.throughput_suspect, times))
+    state.calm.shift(slots, None if d is None else d < limit / 2, slots_of(times.throughput_clear, times))
+    state.alone.shift(slots, None if own is None else own > limit, whole)
+    state.witness.shift(slots, _witness(state, limit), whole)
+    _decide(state, now, times)
+
+
+def _witness(state: SlowState, limit: float) -> bool | None:
+    """Whether wall time per step says so too; None where it is not known."""
+    measure, expected, baseline = state.measure, state.expected, state.baseline
+    if measure is None or measure.wall is None or expected is None or baseline is None:
+        return None
+    return math.log(measure.wall / expected) - baseline > limit / 2
+
+
+def _decide(state: SlowState, now: float, times: Times) -> None:
+    length = slots_of(times.throughput_window, times)
+    lasted = state.against.sustained(length) and state.against.newest()
+    if lasted and not state.sick and not disagrees(state, times):
+        state.sick, state.sick_since, state.cleared = True, now - times.throughput_window, False
+    if state.calm.mostly(slots_of(times.throughput_clear, times)):
+        state.sick, state.sick_since, state.cleared = False, None, True
+    elif state.against.known(length) == 0:
+        state.sick, state.sick_since, state.cleared = False, None, False
+
+
+def disagrees(state: SlowState, times: Times) -> bool:
+    """The second witness is known for most of the time and mostly says no: the two clocks disagree."""
+    length = slots_of(times.throughput_window, times)
+    known = state.witness.known(length)
+    return known > 0.5 * state.against.known(length) and state.witness.set(length) < 0.5 * known
+
+
+def slots_of(seconds: float, times: Times) -> int:
+    """How many slots of one scrape interval make `seconds`."""
+    return max(1, round(seconds / times.scrape_interval))
+
+
+def level_slots(times: Times) -> int:
+    """How many minutes an instance must have been slower than its siblings since its start."""
+    return max(1, round(times.slow_since_start / times.slow_minute))
+
+
+def _elapsed(before: float | None, mono: float, slot: float) -> int:
+    """Whole slots since the last pass; 0 for a pass of the same slot."""
+    if before is None:
+        return 1
+    return max(0, round((mono - before) / slot))
+
+
+def _median_without(ordered: Sequence[float], value: float) -> float:
+    """The median of `ordered` without one occurrence of `value`, which it holds."""
+    index = bisect_left(ordered, value)
+    rest = len(ordered) - 1
+    low, high = (rest - 1) // 2, rest // 2
+    return (ordered[low + (low >= index)] + ordered[high + (high >= index)]) / 2
+
+
+def _see_pools(
+    memory: SlowMemory,
+    pools: set[str],
+    owns: Mapping[str, Sequence[float]],
+    mono: float,
+    times: Times,
+    drop_percent: float,
+) -> None:
+    memory.pools = {name: memory.pools.get(name, PoolState()) for name in sorted(pools)}
+    for name, pool in memory.pools.items():
+        values = owns.get(name, ())
+        pool.median_own = median(values) if len(values) > 1 else None
+        over = None if pool.median_own is None else pool.median_own > line(drop_percent) / 2
+        length = slots_of(times.throughput_suspect, times)
+        pool.slow.shift(_elapsed(pool.slot_at, mono, times.scrape_interval), over, length)
+        pool.slot_at = mono
+
+
+def _learn(entry: Entry, memory: SlowMemory, siblings: Sequence[float], mono: float, times: Times) -> None:
+    """Once a minute: fold the window into the model, and fill or nudge the own baseline."""
+    state = entry.state
+    if state.measure is None:
+        return
+    if (
+        state.learned_at is not None
+        and mono - state.learned_at < times.slow_minute - times.scrape_interval / 2
+    ):
+        return
+    minutes = _elapsed(state.learned_at, mono, times.slow_minute)
+    state.learned_at = mono
+    model = memory.models.setdefault((entry.pool, entry.revision), CostModel())
+    own, residual = state.own, state.residual
+    weight = 1.0 if own is None else min(1.0, WEIGHT_OF / (abs(own) + 1e-9))
+    model.learn(_features(state.measure), state.measure.seconds * math.exp(-(state.baseline or 0.0)), weight)
+    over: bool | None = None
+    if residual is not None and len(siblings) > 1 and own is not None and abs(own) < TEACHES_WITHIN:
+        over = residual - _median_without(siblings, residual) > line(LEVEL_DROP)
+    state.level.shift(minutes, over, level_slots(times))
+    if residual is None:
+        return
+    if state.baseline is None:
+        state.residuals.append(residual)
+        if len(state.residuals) >= BASELINE_SAMPLES:
+            state.baseline, state.residuals = median(state.residuals), []
+    elif own is not None and abs(own) < TEACHES_WITHIN:
+        state.baseline += min(own / times.slow_own_following, CREEP_PER_SAMPLE)

@@ -1,0 +1,119 @@
+"""What the last minute of pages says of an engine's steps: duration, decodes, prefill and KV usage (slow paper §2)."""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from kintsugi.core.sample import Sample
+from kintsugi.core.times import Times
+
+WINDOW_SECONDS: Final = 60.0
+"""The window for which the counts below are meant; in a rehearsal window and counts shrink alike."""
+MIN_DECODES: Final = 200.0
+MIN_STEPS: Final = 100.0
+MIN_BUSY: Final = 20.0
+"""Decodes and steps that suffice where requests ran in every scrape: few steps are no excuse when busy (slow §2)."""
+MIN_SCRAPE_SHARE: Final = 0.6
+"""8 of 13 scrapes (slow §2)."""
+MAX_GAP_SHARE: Final = 0.10
+"""Share of the time between tokens that may lie in long gaps: a preempted request's wait is no step (slow §2)."""
+CANARY_PROMPT_TOKENS: Final = 4.0
+"""Prompt tokens of one canary of ours (hang §1.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Counters of one page, all ranks together, own canaries taken off."""
+
+    mono: float
+    running: float
+    kv_usage: float
+    steps: float
+    computed: float
+    """Prompt tokens, without those found in the cache."""
+    decodes: float
+    decode_seconds: float
+    gap_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One Known window."""
+
+    seconds: float
+    """y: mean duration of a step as decodes feel it."""
+    decodes: float
+    """n, per step."""
+    prefill: float
+    """p: computed prompt tokens per step."""
+    kv_usage: float
+    """k, 0 to 1."""
+    wall: float | None
+    """Wall time per step, the second witness; None where the engine was not busy in every scrape."""
+
+
+@dataclass(slots=True)
+class StepWindow:
+    """The pages of one window."""
+
+    rows: deque[Row] = field(default_factory=deque)
+
+    def add(self, sample: Sample, own_canaries: int, times: Times) -> None:
+        """Add one page. A page without the series of steps and decodes adds nothing."""
+        row = row_of(sample, own_canaries)
+        if row is None:
+            return
+        self.rows.append(row)
+        reach = times.slow_row_window + times.scrape_interval / 2
+        while self.rows[0].mono < row.mono - reach:
+            self.rows.popleft()
+
+    def measure(self, times: Times) -> Measure | None:
+        """The window as one measure, or None = Unknown: it then counts neither for nor against."""
+        rows = self.rows
+        needed = math.ceil(MIN_SCRAPE_SHARE * (times.slow_row_window / times.scrape_interval + 1))
+        if len(rows) < max(3, needed):
+            return None
+        first, last = rows[0], rows[-1]
+        span = last.mono - first.mono
+        steps, decodes = last.steps - first.steps, last.decodes - first.decodes
+        seconds, gaps = last.decode_seconds - first.decode_seconds, last.gap_seconds - first.gap_seconds
+        if span < times.slow_row_window / 2 or min(steps, decodes, seconds) <= 0 or gaps < 0:
+            return None
+        share = times.slow_row_window / WINDOW_SECONDS
+        busy = all(row.running >= 1 for row in rows)
+        least = max(2.0, MIN_BUSY * share)
+        enough = decodes >= max(2.0, MIN_DECODES * share) and steps >= max(2.0, MIN_STEPS * share)
+        if not enough and not (busy and min(steps, decodes) >= least):
+            return None
+        if gaps > MAX_GAP_SHARE * seconds:
+            return None
+        return Measure(
+            seconds=seconds / decodes,
+            decodes=decodes / steps,
+            prefill=max(0.0, last.computed - first.computed) / steps,
+            kv_usage=sum(row.kv_usage for row in rows) / len(rows),
+            wall=span / steps if busy else None,
+        )
+
+
+def row_of(sample: Sample, own_canaries: int) -> Row | None:
+    """The counters of one page, or None where one of them is missing."""
+    steps, prompt = sample.total("steps"), sample.total("prompt_tokens")
+    decodes, seconds, gaps = sample.total("itl_count"), sample.total("itl_sum"), sample.total("itl_gap")
+    kv_usage, running = sample.kv_mean(), sample.total("running")
+    if steps is None or prompt is None or decodes is None or seconds is None:
+        return None
+    if gaps is None or kv_usage is None or running is None:
+        return None
+    return Row(
+        mono=sample.mono,
+        running=running,
+        kv_usage=kv_usage,
+        steps=steps - own_canaries,
+        computed=prompt - (sample.total("prefix_hits") or 0.0) - CANARY_PROMPT_TOKENS * own_canaries,
+        decodes=decodes,
+        decode_seconds=seconds,
+        gap_seconds=gaps,
+    )
