@@ -74,6 +74,8 @@ class Engine:
     gpu_fragmentation: dict[str, float] = field(default_factory=dict)
     orphaned: float | None = None
     block_waste: float | None = None
+    max_concurrency: float | None = 8.0
+    """Requests of the longest length that fit at a time."""
     sample_age: float | None = None
 
     def page(self) -> str:
@@ -82,6 +84,9 @@ class Engine:
         if self.cpu is not None:
             self.cpu += 0.01
             lines.append(f"process_cpu_seconds_total {self.cpu:.2f}")
+        if self.max_concurrency is not None:
+            config = f'engine="0",kv_cache_max_concurrency="{self.max_concurrency}"'
+            lines.append(f"vllm:cache_config_info{{{config}}} 1")
         for index, rank in enumerate(self.ranks):
             lines += rank_lines(rank, str(index))
         lines += [
