@@ -16,7 +16,6 @@ from kintsugi.adapters.kube.client import (
 )
 from kintsugi.adapters.kube.events import event
 from kintsugi.adapters.kube.kinds import plural_of
-from kintsugi.adapters.kube.parse import pod_gpus
 from kintsugi.core import names
 from kintsugi.core.snapshot import Key
 from kintsugi.ports.errors import Conflict, Invalid, NotFound, Unavailable
@@ -88,9 +87,9 @@ class KubeCluster:
         return [each async for each in self._pages("v1", "nodes")]
 
     async def list_gpu_pods(self) -> list[Json]:
-        """Every bound, not ended pod that asks for GPUs, cut down to what GPU arithmetic needs."""
+        """Every bound, not ended pod that asks for a device of any vendor, cut down to what GPU arithmetic needs."""
         found = self._pages("v1", "pods", fields=_BOUND_AND_ALIVE)
-        return [_trimmed(pod) async for pod in found if pod_gpus(pod)]
+        return [_trimmed(pod) async for pod in found if _asks_for_devices(pod)]
 
     async def get_secret_value(self, namespace: str, name: str, key: str) -> str | None:
         """The decoded value of one key of one Secret, outer white space off; None where either is missing."""
@@ -333,6 +332,18 @@ def _spot(manifest: Json) -> tuple[str, str, str]:
     meta = manifest.get("metadata") or {}
     plural = plural_of(str(manifest.get("apiVersion")), str(manifest.get("kind")))
     return plural, str(meta.get("namespace") or ""), str(meta.get("name") or meta.get("generateName") or "")
+
+
+def _asks_for_devices(pod: Json) -> bool:
+    """Whether any container asks for an extended resource: only their names have a domain and a slash."""
+    spec = pod.get("spec") or {}
+    return any(
+        "/" in resource
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+        for wanted in (container.get("resources") or {}).values()
+        if isinstance(wanted, dict)
+        for resource in wanted
+    )
 
 
 def _trimmed(pod: Json) -> Json:

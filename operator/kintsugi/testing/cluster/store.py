@@ -43,6 +43,11 @@ class ObjectStore:
         self.pruned: list[str] = []
         """Every unknown field that a schema has dropped so far, as `Kind.path`."""
 
+    @property
+    def version(self) -> int:
+        """Rises with every change of anything."""
+        return self._version
+
     def listen(self, listener: Listener) -> None:
         """Tell `listener` of each change from now on."""
         self._listeners.append(listener)

@@ -1,0 +1,221 @@
+"""`ports.engines.EnginePort` over HTTP, straight to the pods.
+
+Every call uses a connection of its own. A kept one could belong to a node that was cut off since, and would then look
+connected and silent where nothing can be reached at all.
+"""
+
+import asyncio
+import itertools
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import aiohttp
+
+from kintsugi.core.snapshot import Canary, CanaryOutcome, CanaryResult, Failed, Failure, Page, Scrape
+from kintsugi.ports.engines import Address
+from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX
+
+CONNECT_SECONDS: Final = 2.0
+"""Connect timeout of the canary protocol (hang paper §1.3)."""
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""A page of a real engine has 60 KB; one beyond this is not read to its end."""
+ANSWER_BYTES: Final = 256 * 1024
+CONCURRENCY: Final = 256
+"""Pages read at the same time."""
+CANARY_PROMPT: Final = (11, 12, 13, 14)
+"""Token ids: no tokenizer is asked, and every vocabulary has them."""
+CANARY_PRIORITY: Final = -100
+"""First in line where the engine schedules by priority, without effect under first-come-first-served (§1.3)."""
+
+_RANK_SERIES: Final = "\nvllm:num_requests_running{"
+_MOST_REMEMBERED: Final = 10_000
+
+
+class HttpEngines:
+    """Reads pages and sends canaries. `mono` gives monotonic seconds. Use within one event loop, `close` at its end."""
+
+    def __init__(self, mono: Callable[[], float], concurrency: int = CONCURRENCY) -> None:
+        self._mono = mono
+        self._slots = asyncio.Semaphore(concurrency)
+        self._session: aiohttp.ClientSession | None = None
+        self._canaries: set[asyncio.Task[None]] = set()
+        self._results: list[CanaryResult] = []
+        self._ranks: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._numbers = itertools.count(1)
+
+    async def close(self) -> None:
+        """Abandon open canaries without a result and close every connection."""
+        open_canaries = list(self._canaries)
+        for task in open_canaries:
+            task.cancel()
+        await asyncio.gather(*open_canaries, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def scrape(self, addresses: Sequence[Address], timeout: float) -> list[Scrape]:
+        """One `/metrics` page of each address, side by side, each within `timeout` seconds of its own start."""
+        return list(await asyncio.gather(*(self._page(address, timeout) for address in addresses)))
+
+    def send_canary(self, address: Address, canary: Canary, abandon_after: float) -> None:
+        """Start a one-token request in the background; closed after `abandon_after` seconds."""
+        task = asyncio.create_task(self._canary(address, canary, abandon_after), name=f"canary {canary.id}")
+        self._canaries.add(task)
+        task.add_done_callback(self._canaries.discard)
+
+    def canary_results(self) -> list[CanaryResult]:
+        """Canaries that ended since the last call, in order of their end."""
+        ended, self._results = self._results, []
+        return ended
+
+    async def ask(self, address: Address, timeout: float) -> bool:
+        """One real one-token request: True where a whole completion came back."""
+        name = f"{CANARY_REQUEST_ID_PREFIX}ask-{next(self._numbers)}"
+        try:
+            status, body = await self._complete(address, name, "", timeout)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+        return status == 200 and _is_completion(body)
+
+    async def _page(self, address: Address, timeout: float) -> Scrape:
+        if not address.ip:
+            return Failed(Failure.NO_ADDRESS, "the pod has no address yet", self._mono())
+        async with self._slots:
+            try:
+                text = await self._read_page(address, timeout)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                failure, why = _failure_of(error, timeout)
+                return Failed(failure, why, self._mono())
+        if isinstance(text, Failed):
+            return text
+        self._remember_ranks(address, text)
+        return Page(text, self._mono())
+
+    async def _read_page(self, address: Address, timeout: float) -> str | Failed:
+        url = f"{_root(address)}/metrics"
+        headers = {"Accept-Encoding": "identity"}  # packing 60 KB costs the engine more than sending it
+        async with self._http().get(
+            url, timeout=_timeouts(timeout), headers=headers, allow_redirects=False
+        ) as answer:
+            if answer.status != 200:
+                return Failed(Failure.HTTP_ERROR, f"status {answer.status}", self._mono())
+            body = await _read(answer, PAGE_BYTES)
+        if body is None:
+            return Failed(Failure.HTTP_ERROR, f"a page of more than {PAGE_BYTES} bytes", self._mono())
+        return body.decode("utf-8", "replace")
+
+    async def _canary(self, address: Address, canary: Canary, abandon_after: float) -> None:
+        status = 0
+        try:
+            status, _ = await self._complete(address, canary.id, canary.rank, abandon_after)
+            outcome = _outcome_of_status(status)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            outcome = _outcome_of_error(error)
+        self._results.append(CanaryResult(canary, outcome, self._mono(), status))
+
+    async def _complete(self, address: Address, name: str, rank: str, timeout: float) -> tuple[int, bytes]:
+        """(status, body) of a one-token completion; the body is read to its end."""
+        headers = {"X-Request-Id": name}
+        if rank.isascii() and rank.isdigit() and self._ranks.get((address.ip, address.port), 1) > 1:
+            headers["X-data-parallel-rank"] = rank
+        if address.api_key:
+            headers["Authorization"] = f"Bearer {address.api_key}"
+        body: dict[str, Any] = {
+            "prompt": list(CANARY_PROMPT),
+            "max_tokens": 1,
+            "temperature": 0,
+            "stream": False,
+            "priority": CANARY_PRIORITY,
+        }
+        if address.model:
+            body["model"] = address.model
+        async with self._http().post(
+            f"{_root(address)}/v1/completions",
+            json=body,
+            headers=headers,
+            timeout=_timeouts(timeout),
+            allow_redirects=False,
+        ) as answer:
+            return answer.status, await _read(answer, ANSWER_BYTES) or b""
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, force_close=True), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        return self._session
+
+    def _remember_ranks(self, address: Address, text: str) -> None:
+        """How many data-parallel ranks answer at this address: with one, no rank is asked for."""
+        spot = (address.ip, address.port)
+        self._ranks[spot] = f"\n{text}".count(_RANK_SERIES) if "vllm:num_requests_running{" in text else 1
+        self._ranks.move_to_end(spot)
+        while len(self._ranks) > _MOST_REMEMBERED:
+            self._ranks.popitem(last=False)
+
+
+async def _read(answer: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """The whole body, or None where it is longer than `limit` bytes."""
+    chunks, size = [], 0
+    async for chunk in answer.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            answer.close()
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _root(address: Address) -> str:
+    host = f"[{address.ip}]" if ":" in address.ip else address.ip
+    return f"http://{host}:{address.port}"
+
+
+def _timeouts(total: float) -> aiohttp.ClientTimeout:
+    """A deadline for all, and an earlier one for the connection, so that the two can be told apart."""
+    return aiohttp.ClientTimeout(total=total, sock_connect=min(CONNECT_SECONDS, total / 2))
+
+
+def _failure_of(error: Exception, timeout: float) -> tuple[Failure, str]:
+    """Which failure of a scrape an error is. Only SILENT means: connected, and then nothing."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Failure.CONNECT_TIMEOUT, "no connection in time"
+    if isinstance(error, TimeoutError):
+        return Failure.SILENT, f"connected, and no whole page within {timeout:g} s"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error.os_error, ConnectionRefusedError):
+            return Failure.REFUSED, "connection refused"
+        return Failure.CONNECT_TIMEOUT, f"not reachable: {error.os_error}"
+    return Failure.HTTP_ERROR, f"{type(error).__name__}: {error}"[:200]
+
+
+def _outcome_of_status(status: int) -> CanaryOutcome:
+    if status == 200:
+        return CanaryOutcome.ANSWERED
+    if status == 503:
+        return CanaryOutcome.ADMISSION_FULL
+    return CanaryOutcome.SERVER_ERROR if status >= 500 else CanaryOutcome.REFUSED_BY_ENGINE
+
+
+def _outcome_of_error(error: Exception) -> CanaryOutcome:
+    """A connection that closes without an answer is an engine that ends: the business of `dead`, as a refused one."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return CanaryOutcome.CONNECT_TIMEOUT
+    if isinstance(error, TimeoutError):
+        return CanaryOutcome.ABANDONED
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
+        error.os_error, ConnectionRefusedError
+    ):
+        return CanaryOutcome.CONNECT_TIMEOUT
+    return CanaryOutcome.CONNECTION_REFUSED
+
+
+def _is_completion(body: bytes) -> bool:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return False
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    return bool(choices) and isinstance(choices, list) and bool(choices[0].get("finish_reason"))
