@@ -9,7 +9,7 @@ import click
 
 from kintsugi.testing.engine.faults import Fault, FaultError, parse_fault_argument
 from kintsugi.testing.engine.process import ProcessSettings, run_engine
-from kintsugi.testing.engine.server import ServerSettings
+from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.shape import EngineShape, StepCost
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}

@@ -3,8 +3,9 @@
 from kintsugi.testing.engine.coarse import CoarseLoad
 from kintsugi.testing.engine.faults import FAULTS, Fault, FaultError, parse_fault, parse_fault_argument
 from kintsugi.testing.engine.model import EngineModel
-from kintsugi.testing.engine.server import EngineServer, ServerSettings
+from kintsugi.testing.engine.server import EngineServer
 from kintsugi.testing.engine.serving import serve_engine
+from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.shape import EngineShape, StepCost
 from kintsugi.testing.engine.simulated import SimulatedEngine, Ticket
 

@@ -109,7 +109,8 @@ class CoarseModel(EngineModel):
 
     def _slots(self) -> int:
         limit = self.shape.max_num_seqs
-        return limit if self.admission_limit is None else min(limit, self.admission_limit)
+        admitted, _ = self.restrictions
+        return limit if admitted is None else min(limit, admitted)
 
     def _settle(self) -> Equilibrium:
         key = (self.load, self._slots(), self.step_factor)

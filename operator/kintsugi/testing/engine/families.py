@@ -135,6 +135,18 @@ SCALARS: Final[tuple[Family, ...]] = (
     ),
 )
 
+CONNECTOR: Final[tuple[Family, ...]] = (
+    Family(
+        "vllm:num_requests_kv_fetch_by_stage",
+        "gauge",
+        "Requests that fetch KV blocks from a connector, by stage.",
+        _zero(3),
+        "stage",
+        ("waiting_to_start", "in_progress", "completed_waiting"),
+    ),
+)
+"""Only with a KV connector, which is how the in-engine telemetry looks inside."""
+
 HISTOGRAMS: Final[tuple[HistogramFamily, ...]] = (
     HistogramFamily(
         "vllm:request_prompt_tokens", "Prompt tokens of a request.", lambda c: c.request_prompt_tokens

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable
 
+from kintsugi.testing.engine.ballast import Ballast
 from kintsugi.testing.engine.faults import (
     CorruptedOutput,
     Crash,
@@ -14,6 +15,7 @@ from kintsugi.testing.engine.faults import (
     Hang,
     HangOnSigterm,
     HttpErrors,
+    MemoryGrowth,
     SilentServer,
 )
 from kintsugi.testing.engine.faultset import FaultSet
@@ -48,6 +50,7 @@ class LiveEngine:
         self.requests: dict[tuple[int, int], LiveRequest] = {}
         self.on_crash: Callable[[int], None] = lambda code: None
         self.draining = False
+        self.ballast = Ballast()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._random = random.Random(seed)
@@ -161,6 +164,10 @@ class LiveEngine:
         if new & {Hang.name, EngineDead.name}:
             inside = [r.request_id for r in self.requests.values() if self.engine.ranks[r.ticket.rank].hung]
             self.journal.note("hung", in_flight=inside)
+        if MemoryGrowth.name not in holding:
+            self.ballast.stop()
+        elif MemoryGrowth.name in new and (growth := self.faults.get(MemoryGrowth, now)) and growth.allocate:
+            self.ballast.start(growth.bytes_per_second, growth.most_bytes, self._loop.time)
         crash = self.faults.get(Crash, now)
         if crash and Crash.name in new:
             self.journal.note("crashed", exit_code=crash.exit_code, in_flight=self.request_ids())
@@ -197,6 +204,8 @@ class LiveEngine:
             self._timer = self._loop.call_at(wake, self._tick)
 
     def stop(self) -> None:
+        """No more steps."""
+        self.ballast.stop()
         if self._timer:
             self._timer.cancel()
             self._timer = None

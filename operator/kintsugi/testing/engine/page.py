@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from kintsugi.testing.engine.counters import Histogram, RankCounters
-from kintsugi.testing.engine.families import HISTOGRAMS, KV_BLOCK_HISTOGRAMS, SCALARS, HistogramFamily
+from kintsugi.testing.engine.counters import RankCounters
+from kintsugi.testing.engine.families import (
+    CONNECTOR,
+    HISTOGRAMS,
+    KV_BLOCK_HISTOGRAMS,
+    SCALARS,
+    HistogramFamily,
+)
 from kintsugi.testing.engine.front import HttpCounters, ProcessFigures, RankTelemetry
 from kintsugi.testing.engine.httppage import http_section
 from kintsugi_engine import contract
@@ -49,6 +55,7 @@ class MetricsPage:
         self._counters = counters
         self._created = repr(created)
         self._model = _escape(settings.model_name)
+        self._scalars = SCALARS + CONNECTOR if settings.telemetry else SCALARS
         self._histograms: tuple[HistogramFamily, ...] = HISTOGRAMS
         if settings.kv_cache_metrics:
             self._histograms += KV_BLOCK_HISTOGRAMS
@@ -87,7 +94,7 @@ class MetricsPage:
     def _engine_template(self) -> str:
         ranks = range(self._settings.ranks)
         parts: list[str] = []
-        for family in SCALARS:
+        for family in self._scalars:
             parts.append(self._head(family.name, family.help, family.kind))
             labels: list[str] = []
             for rank in ranks if family.per_engine else (0,):
@@ -119,7 +126,7 @@ class MetricsPage:
 
     def _engine_values(self) -> list[object]:
         values: list[object] = []
-        for family in SCALARS:
+        for family in self._scalars:
             if family.per_engine:
                 for counters in self._counters:
                     values += map(float, family.values(counters))
@@ -193,8 +200,3 @@ def _process_values(process: ProcessFigures) -> list[object]:
         *(float(process.virtual_bytes), float(process.resident_bytes), float(process.started_at)),
         *(float(process.cpu_seconds), process.open_fds),
     ]
-
-
-def cumulative(histogram: Histogram) -> list[int]:
-    """The bucket values as a page shows them: each counts everything at or below its edge."""
-    return list(accumulate(histogram.buckets))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from kintsugi.testing.engine.faults import Fault
 from kintsugi.testing.engine.journal import Journal, to_stdout
 from kintsugi.testing.engine.live import wall_clock
-from kintsugi.testing.engine.server import EngineServer, ServerSettings
+from kintsugi.testing.engine.server import EngineServer
+from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.shape import EngineShape, StepCost
 from kintsugi.testing.engine.simulated import SimulatedEngine
 

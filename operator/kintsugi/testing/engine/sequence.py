@@ -20,19 +20,19 @@ class Sequence:
     """One request inside the engine. Read-only for callers; `EngineModel.produced` says how far it is."""
 
     __slots__ = (
-        *("aborted", "admitted_at", "arrived_at", "base_round", "blocks", "cached_tokens", "context"),
         *(
+            "aborted",
+            "admitted_at",
+            "arrived_at",
+            "base_round",
+            "blocks",
+            "cached_tokens",
+            "context",
             "failed",
-            "finish_reason",
-            "finished_at",
-            "first_token_at",
-            "given",
-            "key",
-            "last_token_at",
-            "max_tokens",
         ),
-        *("output_tokens", "phase", "preemptions", "prefill_left", "prompt_tokens"),
-        *("promised", "resumed", "stamp"),
+        *("finish_reason", "finished_at", "first_token_at", "given", "key", "last_token_at", "max_tokens"),
+        *("output_tokens", "phase", "preemptions", "prefill_left", "promised", "prompt_tokens", "resumed"),
+        "stamp",
     )
 
     def __init__(self, key: int, prompt: int, output: int, max_tokens: int, cached: int, now: float) -> None:

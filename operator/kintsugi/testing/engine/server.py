@@ -1,11 +1,8 @@
 """The engine's HTTP server: the OpenAI-compatible API, `/health`, `/metrics`, and the admin port beside it."""
 
 import asyncio
-import json
 import socket
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -18,46 +15,18 @@ from kintsugi.testing.engine.faults import (
     SilentServer,
     SlowStart,
 )
+from kintsugi.testing.engine.generation import Generation
 from kintsugi.testing.engine.journal import Journal
-from kintsugi.testing.engine.live import LiveEngine, LiveRequest, wall_clock
-from kintsugi.testing.engine.openai import (
-    CHAT,
-    COMPLETIONS,
-    ApiError,
-    Asked,
-    Writer,
-    bad_request,
-    read_request,
-)
-from kintsugi.testing.engine.prefix import PrefixCache
+from kintsugi.testing.engine.live import LiveEngine
+from kintsugi.testing.engine.openai import CHAT, COMPLETIONS, ApiError
+from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.simulated import SimulatedEngine
-from kintsugi.testing.engine.words import Words
 
 VERSION = "0.32.0"
 """The vLLM version that the page and the protocol follow."""
 _BODY_LIMIT = 64 * 2**20
 _UNCOUNTED = frozenset({"/metrics", "/health", "/ping", "/version", "/load"})
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """Where the server listens and how it treats requests. Port 0 = any free one; admin_port None = no admin."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    admin_host: str = "127.0.0.1"
-    admin_port: int | None = 0
-    api_key: str | None = None
-    served_names: tuple[str, ...] = ("deepseek-v4",)
-    max_model_len: int = 131_072
-    bytes_per_token: int = 4
-    """A prompt of n bytes counts as n / this many tokens, rounded up."""
-    natural_tokens: int = 60
-    """Tokens after which the model stops by itself where the request sets no limit."""
-    answers: Mapping[str, str] = field(default_factory=dict)
-    """Known answers: a prompt that ends with a key is answered with its words."""
-    seed: int = 0
 
 
 class EngineServer:
@@ -75,12 +44,12 @@ class EngineServer:
         self.exit_code: int | None = None
         """What a crash fault ended the engine with; None while it runs."""
         self.crashed = asyncio.Event()
-        self._prefixes = PrefixCache(
-            engine.shape.block_size * settings.bytes_per_token, engine.shape.num_gpu_blocks
-        )
+        self._generation = Generation(settings, self.live)
         self._runners: list[web.AppRunner] = []
         self._sockets: dict[str, socket.socket] = {}
+        self._urls: dict[str, str] = {}
         self._late: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -89,9 +58,9 @@ class EngineServer:
 
         Raises OSError when a port is taken.
         """
-        self._sockets["api"] = _bound(self.settings.host, self.settings.port)
+        self._bind("api", self.settings.host, self.settings.port)
         if self.settings.admin_port is not None:
-            self._sockets["admin"] = _bound(self.settings.admin_host, self.settings.admin_port)
+            self._bind("admin", self.settings.admin_host, self.settings.admin_port)
             await self._listen(admin_application(self), "admin")
         self.journal.note("starting", url=self.url, faults=[one.document() for one in faults])
         for fault in faults:
@@ -101,6 +70,10 @@ class EngineServer:
             self._late = asyncio.ensure_future(self._open_late(slow.seconds))
         else:
             await self._open()
+
+    def _bind(self, which: str, host: str, port: int) -> None:
+        self._sockets[which] = bound = _bound(host, port)
+        self._urls[which] = f"http://{host}:{bound.getsockname()[1]}"
 
     async def _open_late(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -141,21 +114,17 @@ class EngineServer:
                     if transport := getattr(connection, "transport", None):
                         transport.abort()
         self.crashed.set()
-        self._late = asyncio.ensure_future(self.stop())
+        self._ending = asyncio.ensure_future(self.stop())
 
     @property
     def url(self) -> str:
         """Where the API answers, without a trailing slash."""
-        return self._url("api")
+        return self._urls["api"]
 
     @property
     def admin_url(self) -> str:
         """Where faults are switched. Raises KeyError without an admin port."""
-        return self._url("admin")
-
-    def _url(self, which: str) -> str:
-        host, port = self._sockets[which].getsockname()[:2]
-        return f"http://{host}:{port}"
+        return self._urls["admin"]
 
     # -- what tests use --------------------------------------------------------------------------------------
 
@@ -171,8 +140,8 @@ class EngineServer:
 
     def _application(self) -> web.Application:
         application = web.Application(middlewares=[self._around], client_max_size=_BODY_LIMIT)
-        application.router.add_post(COMPLETIONS, self._generate)
-        application.router.add_post(CHAT, self._generate)
+        application.router.add_post(COMPLETIONS, self._generation.answer)
+        application.router.add_post(CHAT, self._generation.answer)
         application.router.add_get("/v1/models", self._models)
         application.router.add_get("/health", self._health)
         application.router.add_get("/ping", self._health)
@@ -238,107 +207,6 @@ class EngineServer:
             body=self.live.page().encode(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
-
-    # -- generation ------------------------------------------------------------------------------------------
-
-    async def _generate(self, request: web.Request) -> web.StreamResponse:
-        asked, request_id = await self._read(request)
-        live, cached = self._submit(request, asked, request_id)
-        words = Words(asked.prompt, self.settings.answers, corrupted=self.live.corrupts())
-        writer = Writer(asked, request_id, int(wall_clock()), asked.model or self.settings.served_names[0])
-        ended = "aborted"
-        try:
-            if asked.stream:
-                response, ended = await self._stream(request, live, writer, words, cached)
-                return response
-            produced, reason = 0, None
-            while reason is None:
-                produced, reason = await self.live.further(live)
-                if self._breaks(live, produced):
-                    ended = "failed"
-                    raise _engine_error()
-            ended = "finished"
-            return web.json_response(writer.whole(words.between(0, produced), reason, cached))
-        finally:
-            self.live.done_with(live)
-            self.journal.note(ended, request_id=request_id, tokens=self.engine.produced(live.ticket))
-
-    async def _read(self, request: web.Request) -> tuple[Asked, str]:
-        request_id = request.headers.get("X-Request-Id") or uuid.uuid4().hex
-        try:
-            document = json.loads(await request.read())
-        except ValueError as error:
-            raise bad_request(f"the body is not JSON: {error}") from error
-        asked = read_request(request.path, document, self.settings.bytes_per_token)
-        if asked.model and asked.model not in self.settings.served_names:
-            raise ApiError(404, "NotFoundError", f"The model `{asked.model}` does not exist.", "model")
-        return asked, request_id
-
-    def _submit(self, request: web.Request, asked: Asked, request_id: str) -> tuple[LiveRequest, int]:
-        limit = self.settings.max_model_len
-        wanted = asked.prompt_tokens + (asked.max_tokens or 1)
-        if wanted > limit:
-            raise bad_request(
-                f"This model's maximum context length is {limit} tokens. However, you requested {wanted} tokens "
-                f"({asked.prompt_tokens} in the prompt, {asked.max_tokens or 1} for the output)."
-            )
-        if self.live.draining:
-            raise ApiError(500, "InternalServerError", "cannot schedule new futures after shutdown")
-        if status := self.live.refuses():
-            self.journal.note("refused", request_id=request_id, status=status)
-            raise ApiError(status, "InternalServerError", "the engine failed (simulated)")
-        queued = self.engine.shape.max_num_queued_reqs
-        if queued is not None and self.engine.in_flight >= queued:
-            self.engine.counters[0].rejected += 1
-            self.journal.note("refused", request_id=request_id, status=503)
-            raise ApiError(503, "ServiceUnavailableError", "too many requests are queued")
-        output = min(asked.max_tokens or self.settings.natural_tokens, limit - asked.prompt_tokens)
-        cached = self._prefixes.claim(asked.prompt) * self.engine.shape.block_size
-        rank = request.headers.get("X-data-parallel-rank")
-        try:
-            live = self.live.submit(
-                request_id,
-                asked.prompt_tokens,
-                output,
-                asked.max_tokens or limit - asked.prompt_tokens,
-                cached,
-                int(rank) if rank else None,
-            )
-        except ValueError as error:
-            raise bad_request(str(error)) from error
-        return live, live.ticket.sequence.cached_tokens
-
-    async def _stream(
-        self, request: web.Request, live: LiveRequest, writer: Writer, words: Words, cached: int
-    ) -> tuple[web.StreamResponse, str]:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
-        response.headers["X-Request-Id"] = live.request_id
-        await response.prepare(request)
-        if first := writer.first():
-            await response.write(first)
-        sent = 0
-        reason = None
-        while reason is None:
-            produced, reason = await self.live.further(live)
-            if self._breaks(live, produced):
-                await response.write(writer.error(_engine_error()))
-                return response, "failed"
-            await response.write(writer.piece(words.between(sent, produced), reason))
-            sent = produced
-        await response.write(writer.last(sent, cached))
-        return response, "aborted" if reason == "abort" else "finished"
-
-    def _breaks(self, live: LiveRequest, produced: int) -> bool:
-        """Whether this request fails now, by a fault; it is then counted as failed."""
-        dead = self.live.holds(EngineDead)
-        if dead or (live.error_after is not None and produced >= live.error_after):
-            self.live.fail(live)
-            return True
-        return False
-
-
-def _engine_error() -> ApiError:
-    return ApiError(500, "InternalServerError", "the engine failed while it answered (simulated)")
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from kintsugi.testing.engine.faults import Fault
 from kintsugi.testing.engine.journal import Journal
 from kintsugi.testing.engine.live import wall_clock
-from kintsugi.testing.engine.server import EngineServer, ServerSettings
+from kintsugi.testing.engine.server import EngineServer
+from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.shape import EngineShape, StepCost
 from kintsugi.testing.engine.simulated import SimulatedEngine
 

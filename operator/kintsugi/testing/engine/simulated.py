@@ -235,7 +235,7 @@ class SimulatedEngine:
             lost += int(self.shape.num_gpu_blocks * pressure.percent / 100.0)
         limit = starved.max_running if starved else None
         for rank in self.ranks:
-            if (limit, lost) != (rank.admission_limit, rank.blocks_lost) and not rank.hung:
+            if (limit, lost) != rank.restrictions and not rank.hung:
                 rank.restrict(now, admission_limit=limit, blocks_lost=lost)
 
     def _orphaned(self, now: float) -> int:
