@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.cluster import cgroups, configs, control_plane, forward, network, paths
+from tests.cluster import cgroups, configs, control_plane, forward, network, paths, storage
 from tests.cluster.binaries import binaries
 from tests.cluster.faults import Faults
 from tests.cluster.kube import ApiReader, KubeAccess, wait_for
@@ -56,7 +56,7 @@ class Cluster(Faults):
         require(say)
         programs = binaries(say)
         sweep()
-        with exclusive(paths.states_root() / f"{name}.lock"):
+        with exclusive(paths.lock_of(name)):
             remove(name)
             listener = forward.listen()
             spec = ClusterSpec(
@@ -72,7 +72,8 @@ class Cluster(Faults):
             )
             try:
                 with listener:
-                    (spec.folder / "log").mkdir(parents=True)
+                    storage.create(spec.folder)
+                    (spec.folder / "log").mkdir()
                     spec.save()
                     authority = control_plane.prepare(spec)
                     network.create_control_plane(spec.names)
@@ -194,7 +195,7 @@ class Cluster(Faults):
 
     def down(self) -> None:
         """End the cluster and remove everything that it made on this machine."""
-        with exclusive(paths.states_root() / f"{self.name}.lock"):
+        with exclusive(paths.lock_of(self.name)):
             remove(self.name)
 
     def __enter__(self) -> Self:
@@ -231,9 +232,7 @@ def remove(name: str) -> None:
     for netns in network.namespaces_of(name):
         network.remove(netns)
     cgroups.remove(cgroups.left_by(name))
-    shutil.rmtree(paths.state_dir(name), ignore_errors=True)
-    if paths.state_dir(name).exists():
-        shutil.rmtree(paths.state_dir(name))
+    storage.remove(paths.state_dir(name))
 
 
 def sweep() -> list[str]:
@@ -243,7 +242,7 @@ def sweep() -> list[str]:
         spec = load(name)
         if spec is None or spec.owner is None or Process(spec.owner.pid, spec.owner.started).alive:
             continue
-        with exclusive(paths.states_root() / f"{name}.lock"):
+        with exclusive(paths.lock_of(name)):
             if load(name) == spec:
                 remove(name)
                 swept.append(name)

@@ -34,3 +34,8 @@ def states_root() -> Path:
 
 def state_dir(name: str) -> Path:
     return states_root() / name
+
+
+def lock_of(name: str) -> Path:
+    """The file that a command locks while it makes or removes a cluster; it stays."""
+    return cache_root() / "locks" / name
