@@ -206,6 +206,8 @@ def _cleared(
         return frozenset(cleared)
     if is_clear(process.stall) and Detector.STALLED not in sick:
         cleared.add(Detector.STALLED)
+    if process.slow.cleared and Detector.SLOW not in sick:
+        cleared.add(Detector.SLOW)
     states = [
         process.fragmentation[s]
         for s in spec.healing.triggers.fragmentation.sources
