@@ -264,7 +264,7 @@ def _with_replacement(active: ActiveRemediation, world: World) -> ActiveRemediat
     began = active.released_at or active.evicting_since or active.draining_since or active.reserved_at
     earliest = epoch(began) // 1 - 1  # creation times have whole seconds
     if active.trigger == Detector.DEAD.value:
-        earliest = min(earliest, epoch(active.detected_at) // 1 - 1)
+        earliest = min(earliest, epoch(active.detected_at) // 1 - 1, _ended_at(active, world) - 1)
     new = [
         i
         for i in world.view.members
@@ -280,6 +280,14 @@ def _with_replacement(active: ActiveRemediation, world: World) -> ActiveRemediat
             "replaced_at": moment(found.created_at),
         }
     )
+
+
+def _ended_at(active: ActiveRemediation, world: World) -> float:
+    """When a pod that is over ended: its ReplicaSet replaced it then, however late we saw it. Epoch seconds."""
+    victim = world.view.instance(active.uid)
+    if victim is None or victim.phase not in ("Failed", "Succeeded"):
+        return world.now
+    return victim.last_termination.finished_at if victim.last_termination else victim.created_at
 
 
 def _replacing(active: ActiveRemediation, world: World) -> Step:
