@@ -36,8 +36,10 @@ class SilentRecorder:
 class Rehearsal:
     """A cluster, engines and an operator. `run` moves time pass by pass; `restart` kills and restarts the operator."""
 
-    def __init__(self, seed: int = 0, nodes: int = 3, gpus: int = 2) -> None:
-        self.cluster = FakeCluster(seed=seed)
+    def __init__(
+        self, seed: int = 0, nodes: int = 3, gpus: int = 2, cluster: FakeCluster | None = None
+    ) -> None:
+        self.cluster = cluster or FakeCluster(seed=seed)
         self.engines = FakeEngines(self.cluster)
         for number in range(1, nodes + 1):
             self.cluster.add_node(f"node{number}", gpus=gpus)

@@ -1,0 +1,121 @@
+"""A fleet to begin a scenario with, and the questions that scenarios ask of it again and again."""
+
+from typing import Any
+
+from kintsugi.api.objects import Remediation
+from kintsugi.core import names
+from kintsugi.testing.cluster import FakeCluster
+from kintsugi.testing.cluster.store import Json
+from kintsugi.testing.rehearsal import WARM_SECONDS, Rehearsal
+
+PACE = 15.0
+"""Seconds between two passes where a scenario does not measure in seconds: a third of the cost of 5."""
+
+
+class Scene(Rehearsal):
+    """A rehearsal whose operator looks, and whose engines are read, every `pace` seconds."""
+
+    def __init__(
+        self,
+        nodes: int = 4,
+        gpus: int = 1,
+        pace: float = PACE,
+        seed: int = 0,
+        cluster: FakeCluster | None = None,
+    ) -> None:
+        super().__init__(seed, nodes, gpus, cluster)
+        self.pace = pace
+
+    def deploy(self, pools: Any = None, **spec: Any) -> None:
+        monitoring = {"scrapeIntervalSeconds": int(self.pace)}
+        super().deploy(pools, **{"monitoring": monitoring, **spec})
+
+    async def run(self, seconds: float, every: float | None = None) -> None:
+        await super().run(seconds, every or self.pace)
+
+    async def run_until(self, condition: Any, within: float, every: float | None = None) -> float:
+        return await super().run_until(condition, within, every or self.pace)
+
+    async def until_done(self, within: float = 3600.0) -> Remediation:
+        """Run until no attempt is under way any more; the newest one."""
+
+        def over(scene: Rehearsal) -> bool:
+            done = scene.remediations()
+            return bool(done) and all(each.status.phase == "Done" for each in done)
+
+        await self.run_until(over, within)
+        return self.newest()
+
+    async def until_removed(self, count: int = 1, within: float = 3600.0) -> float:
+        """Run until so many pods were evicted; the seconds that took."""
+        return await self.run_until(lambda scene: len(scene.removals()) >= count, within)
+
+    async def until_phase(self, phase: str, within: float = 3600.0) -> Remediation:
+        """Run until the newest attempt is in `phase`."""
+        await self.run_until(
+            lambda _: bool(self.remediations()) and self.newest().status.phase == phase, within
+        )
+        return self.newest()
+
+    async def until_withdrawn(self, pod: str, within: float = 1200.0) -> float:
+        """Run until `pod` is out of rotation; the seconds that took."""
+        return await self.run_until(lambda _: self.rotation(pod) == "out", within)
+
+    def newest(self) -> Remediation:
+        """The attempt that was decided last."""
+        return max(self.remediations(), key=lambda each: str(each.status.timeline.decided))
+
+    def pod(self, name: str) -> Json | None:
+        """The pod of that name, or None."""
+        return next((pod for pod in self.pods() if pod["metadata"]["name"] == name), None)
+
+    def rotation(self, name: str) -> str:
+        """'in' or 'out'; '' where the pod is gone."""
+        pod = self.pod(name)
+        return "" if pod is None else str(pod["metadata"]["labels"][names.ROTATION_LABEL])
+
+    def uid(self, name: str) -> str:
+        """UID of the pod of that name; '' where it is gone."""
+        pod = self.pod(name)
+        return "" if pod is None else str(pod["metadata"]["uid"])
+
+    def node(self, name: str) -> str:
+        """The node that the pod is bound to."""
+        pod = self.pod(name)
+        assert pod is not None
+        return str(pod["spec"].get("nodeName", ""))
+
+    def serving(self, pool: str = "short") -> int:
+        """Addresses to which the pool's Service sends new requests."""
+        return len(self.cluster.endpoints(self.key.namespace, f"{self.key.name}-{pool}"))
+
+    def outcomes(self) -> list[str]:
+        """Outcome of every attempt ('' while under way), in the order of their decisions."""
+        found = sorted(self.remediations(), key=lambda each: str(each.status.timeline.decided))
+        return [each.status.outcome or "" for each in found]
+
+    def told(self, reason: str) -> int:
+        """How many Events with this reason were posted."""
+        return sum(event.reason == reason for event in self.cluster.events)
+
+    def writes(self, *verbs: str, since: int = 0) -> list[str]:
+        """Writes of the operator from the `since`-th on, as `verb Kind name`; only these verbs where any is named."""
+        return [
+            f"{w.verb} {w.kind} {w.name}" for w in self.cluster.writes[since:] if not verbs or w.verb in verbs
+        ]
+
+
+async def warm(
+    pools: dict[str, int] | None = None,
+    nodes: int = 4,
+    gpus: int = 1,
+    pace: float = PACE,
+    seed: int = 0,
+    seconds: float = WARM_SECONDS,
+    **spec: Any,
+) -> Scene:
+    """A fleet that is up, warm and judged: anything that happens to it from now on counts."""
+    scene = Scene(nodes, gpus, pace, seed)
+    scene.deploy(pools, **spec)
+    await scene.run(seconds)
+    return scene
