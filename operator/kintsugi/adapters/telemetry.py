@@ -1,0 +1,247 @@
+"""The operator's own `/metrics`: `ports.recorder.Recorder` over prometheus_client.
+
+Gauges come from the latest pass of each deployment, at the moment of the scrape, so the series of a deleted deployment
+vanish. Counters and histograms carry no name of a pod and no message. The label `fleet` is `namespace/name`.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kintsugi import __version__
+from kintsugi.core.finding import Verdict
+from kintsugi.core.judged import Judged
+from kintsugi.core.plan import Plan
+from kintsugi.core.snapshot import Key, Page, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The latest pass over one deployment, done at monotonic time `at` (seconds) by the clock `mono`."""
+
+    snapshot: Snapshot
+    judged: Judged
+    plan: Plan
+    at: float
+    mono: Callable[[], float]
+
+    def age(self) -> float:
+        """Seconds since it was done."""
+        return self.mono() - self.at
+
+
+Sample: TypeAlias = tuple[tuple[str, ...], float]
+"""Label values, without `fleet`, and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetGauge:
+    """One gauge that is read off the latest pass. `labels` come after `fleet`."""
+
+    name: str
+    about: str
+    labels: tuple[str, ...]
+    read: Callable[[Note], Iterable[Sample]]
+
+
+def _instances(note: Note) -> Iterator[Sample]:
+    counts: dict[tuple[str, str], int] = {
+        (pool.name, verdict.value): 0 for pool in note.plan.status.pools for verdict in Verdict
+    }
+    for each in note.judged.verdicts.values():
+        spot = (each.pool, each.verdict.value)
+        counts[spot] = counts.get(spot, 0) + 1
+    return iter(counts.items())
+
+
+def _findings(note: Note) -> Iterator[Sample]:
+    counts: dict[tuple[str, str, str], int] = {}
+    for verdict in note.judged.verdicts.values():
+        for finding in verdict.findings:
+            spot = (finding.detector.value, finding.reason, finding.severity.name.capitalize())
+            counts[spot] = counts.get(spot, 0) + 1
+    return iter(counts.items())
+
+
+def _signals(note: Note) -> Iterator[Sample]:
+    for verdict in note.judged.verdicts.values():
+        for signal, value in verdict.signals.items():
+            yield (verdict.pool, verdict.name, signal), value
+
+
+def _readable(note: Note) -> Iterator[Sample]:
+    for instance in note.snapshot.instances:
+        yield (instance.pool, instance.name), float(isinstance(instance.scrape, Page))
+
+
+def _conditions(note: Note) -> Iterator[Sample]:
+    for condition in note.plan.status.conditions:
+        yield (condition.type, condition.reason), {"True": 1.0, "False": 0.0}.get(condition.status, -1.0)
+
+
+def _withheld(note: Note) -> Iterator[Sample]:
+    counts: dict[tuple[str], int] = {}
+    for each in note.plan.status.remediations.withheld:
+        counts[(each.gate,)] = counts.get((each.gate,), 0) + 1
+    return iter(counts.items())
+
+
+def _pools(read: Callable[[Note], Iterable[tuple[str, float]]]) -> Callable[[Note], Iterator[Sample]]:
+    return lambda note: (((pool,), value) for pool, value in read(note))
+
+
+FLEET_GAUGES: Final = (
+    FleetGauge("kintsugi_instances", "Instances by verdict.", ("pool", "verdict"), _instances),
+    FleetGauge(
+        "kintsugi_pool_replicas",
+        "Instances wanted.",
+        ("pool",),
+        _pools(lambda note: ((p.name, p.replicas) for p in note.plan.status.pools)),
+    ),
+    FleetGauge(
+        "kintsugi_pool_ready",
+        "Instances that are Ready and in rotation.",
+        ("pool",),
+        _pools(lambda note: ((p.name, p.ready) for p in note.plan.status.pools)),
+    ),
+    FleetGauge("kintsugi_findings", "Findings that stand.", ("rule", "reason", "severity"), _findings),
+    FleetGauge(
+        "kintsugi_instance_signal",
+        "One signal of one instance; a signal that is not known has no series.",
+        ("pool", "instance", "signal"),
+        _signals,
+    ),
+    FleetGauge(
+        "kintsugi_instance_readable",
+        "Whether the last reading of an instance's /metrics gave a page.",
+        ("pool", "instance"),
+        _readable,
+    ),
+    FleetGauge(
+        "kintsugi_condition",
+        "A condition of the deployment: 1 True, 0 False, -1 Unknown.",
+        ("type", "reason"),
+        _conditions,
+    ),
+    FleetGauge(
+        "kintsugi_remediations_in_flight",
+        "Remediations under way.",
+        (),
+        lambda note: [((), float(note.plan.status.remediations.in_flight))],
+    ),
+    FleetGauge("kintsugi_actions_withheld", "Actions that a gate holds back now.", ("gate",), _withheld),
+    FleetGauge(
+        "kintsugi_pass_late_seconds",
+        "By how much the last pass began later than it was due.",
+        (),
+        lambda note: [((), note.snapshot.late_by)],
+    ),
+    FleetGauge(
+        "kintsugi_observation_age_seconds",
+        "Time since the last pass that was carried out whole.",
+        (),
+        lambda note: [((), note.age())],
+    ),
+    FleetGauge(
+        "kintsugi_last_success_timestamp_seconds",
+        "When the last pass was carried out whole, in epoch seconds.",
+        (),
+        lambda note: [((), note.snapshot.now)],
+    ),
+)
+
+
+class Telemetry:
+    """Takes notes of passes and calls, and renders them. One per process, with a registry of its own."""
+
+    def __init__(self, mono: Callable[[], float] = monotonic) -> None:
+        self._mono = mono
+        self.registry = CollectorRegistry()
+        self._notes: dict[Key, Note] = {}
+        self._passes = Counter("kintsugi_passes", "Passes by result.", ("result",), registry=self.registry)
+        self._seconds = Histogram(
+            "kintsugi_pass_duration_seconds",
+            "Duration of passes.",
+            buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+            registry=self.registry,
+        )
+        self._actions = Counter(
+            "kintsugi_actions", "Actions that passes carried out.", ("action",), registry=self.registry
+        )
+        self._events = Counter(
+            "kintsugi_events", "Transitions told as Events.", ("reason",), registry=self.registry
+        )
+        self._remediations = Counter(
+            "kintsugi_remediations",
+            "Remediations that ended, by trigger, remedy and outcome.",
+            ("trigger", "remedy", "outcome"),
+            registry=self.registry,
+        )
+        self._calls = Counter(
+            "kintsugi_kube_requests",
+            "Requests to the API server.",
+            ("verb", "resource", "outcome"),
+            registry=self.registry,
+        )
+        self._call_seconds = Histogram(
+            "kintsugi_kube_request_duration_seconds",
+            "Duration of requests to the API server, their wait for a thread included.",
+            ("verb",),
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
+            registry=self.registry,
+        )
+        info = Gauge("kintsugi_build_info", "Always 1.", ("version", "python"), registry=self.registry)
+        info.labels(__version__, platform.python_version()).set(1)
+        self.registry.register(_Latest(self._notes))
+
+    def note(self, snapshot: Snapshot, judged: Judged, plan: Plan) -> None:
+        """Remember the latest pass over one deployment, and count what it did."""
+        self._notes[snapshot.key] = Note(snapshot, judged, plan, self._mono(), self._mono)
+        for action in plan.actions:
+            self._actions.labels(type(action).__name__).inc()
+        for happening in plan.happenings:
+            self._events.labels(happening.reason).inc()
+        ended = {each.id for each in snapshot.deployment.status.remediations.recent if each.outcome}
+        for each in plan.status.remediations.recent:
+            if each.outcome and each.id not in ended:
+                self._remediations.labels(each.trigger, each.remedy or "", each.outcome).inc()
+
+    def forget(self, key: Key) -> None:
+        """Drop a deployment's series."""
+        self._notes.pop(key, None)
+
+    def passed(self, key: Key, result: str, seconds: float) -> None:
+        """Count one pass: `result` is ok, conflict or error; `seconds` its duration."""
+        self._passes.labels(result).inc()
+        self._seconds.observe(seconds)
+
+    def called(self, verb: str, resource: str, outcome: str, seconds: float) -> None:
+        """Count one request to the API server; fits `KubeClient(observer=…)`."""
+        self._calls.labels(verb, resource, outcome).inc()
+        self._call_seconds.labels(verb).observe(seconds)
+
+    def page(self) -> bytes:
+        """The page, in Prometheus' text format 0.0.4."""
+        return generate_latest(self.registry)
+
+
+class _Latest(Collector):
+    """The gauges of every deployment that has a note."""
+
+    def __init__(self, notes: dict[Key, Note]) -> None:
+        self._notes = notes
+
+    def collect(self) -> Iterator[Metric]:
+        notes = sorted(self._notes.items(), key=lambda item: str(item[0]))
+        for gauge in FLEET_GAUGES:
+            family = GaugeMetricFamily(gauge.name, gauge.about, labels=("fleet", *gauge.labels))
+            for key, note in notes:
+                for labels, value in gauge.read(note):
+                    family.add_metric((str(key), *labels), value)
+            yield family
