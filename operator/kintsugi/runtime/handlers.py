@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -40,8 +40,8 @@ def operator_settings() -> kopf.OperatorSettings:
     return settings
 
 
-async def watch(ring: Ring, namespaces: tuple[str, ...], stop: asyncio.Event) -> None:
-    """Watch deployments until `stop` is set."""
+async def watch(ring: Ring, namespaces: tuple[str, ...], stop: asyncio.Event, identity: str) -> None:
+    """Watch deployments until `stop` is set. `identity` is told to kopf, which would else ask for the user's name."""
     await kopf.operator(
         registry=registry_for(ring),
         settings=operator_settings(),
@@ -49,4 +49,5 @@ async def watch(ring: Ring, namespaces: tuple[str, ...], stop: asyncio.Event) ->
         namespaces=namespaces,
         standalone=True,
         stop_flag=stop,
+        identity=cast(Any, identity),
     )

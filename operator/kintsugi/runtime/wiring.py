@@ -59,7 +59,10 @@ class Operator:
         server = await liveness.serve(self._settings.metrics_port, progress, self._telemetry.page)
         log.info("operator started", extra={"settings": self._settings.model_dump(mode="json")})
         tasks = [
-            asyncio.create_task(watch(self.ring, self._settings.watch_namespaces, self._stop), name="watch"),
+            asyncio.create_task(
+                watch(self.ring, self._settings.watch_namespaces, self._stop, self._settings.pod_name),
+                name="watch",
+            ),
             asyncio.create_task(self._relist(), name="relist"),
             asyncio.create_task(self._lead(), name="lead"),
             asyncio.create_task(self._stop.wait(), name="stop"),
