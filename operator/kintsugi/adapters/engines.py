@@ -7,6 +7,7 @@ connected and silent where nothing can be reached at all.
 import asyncio
 import itertools
 import json
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -28,6 +29,8 @@ CANARY_PROMPT: Final = (11, 12, 13, 14)
 """Token ids: no tokenizer is asked, and every vocabulary has them."""
 CANARY_PRIORITY: Final = -100
 """First in line where the engine schedules by priority, without effect under first-come-first-served (§1.3)."""
+
+log = logging.getLogger("kintsugi.engines")
 
 _RANK_SERIES: Final = "\nvllm:num_requests_running{"
 _MOST_REMEMBERED: Final = 10_000
@@ -75,7 +78,7 @@ class HttpEngines:
         name = f"{CANARY_REQUEST_ID_PREFIX}ask-{next(self._numbers)}"
         try:
             status, body = await self._complete(address, name, "", timeout)
-        except (aiohttp.ClientError, TimeoutError, OSError):
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return False
         return status == 200 and _is_completion(body)
 
@@ -113,6 +116,11 @@ class HttpEngines:
             outcome = _outcome_of_status(status)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             outcome = _outcome_of_error(error)
+        except (
+            ValueError
+        ) as error:  # a key or an id that is no header: nothing was sent, so nothing is proved
+            log.warning("canary not sent", extra={"canary": canary.id, "why": str(error)})
+            outcome = CanaryOutcome.REFUSED_BY_ENGINE
         self._results.append(CanaryResult(canary, outcome, self._mono(), status))
 
     async def _complete(self, address: Address, name: str, rank: str, timeout: float) -> tuple[int, bytes]:
@@ -218,4 +226,5 @@ def _is_completion(body: bytes) -> bool:
     except ValueError:
         return False
     choices = answer.get("choices") if isinstance(answer, dict) else None
-    return bool(choices) and isinstance(choices, list) and bool(choices[0].get("finish_reason"))
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return isinstance(first, dict) and bool(first.get("finish_reason"))
