@@ -21,7 +21,7 @@ def up(name: str, nodes: int, gpus: int, *, audit: bool) -> None:
     started = time.monotonic()
     cluster = Cluster.start(name, nodes=nodes, gpus_per_node=gpus, audit_log=audit, keep=True, say=say)
     say(f"{nodes} nodes Ready in {time.monotonic() - started:.1f} s")
-    programs = cluster.access.programs
+    programs = cluster.programs
     print(
         f"export KUBECONFIG={cluster.kubeconfig}\n"
         f"export PATH={programs}:$PATH    # kubectl and helm\n"

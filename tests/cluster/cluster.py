@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
+import socket
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,14 +24,15 @@ from tests.cluster.spec import ClusterSpec, Owner, known, load
 from tests.cluster.tiny_image import pause_image
 
 
-class Cluster(Faults):
+class Cluster(KubeAccess, Faults):
     """A cluster that is up. Made by `Cluster.start` or `Cluster.attach`; as a context manager it ends in `down`."""
 
     def __init__(self, spec: ClusterSpec) -> None:
+        folder = spec.folder
+        super().__init__(folder / "kubeconfig", spec.names.context, Path(spec.binaries), folder / "clients")
         self.spec = spec
         self.pids = PidFolder(spec.folder / "pids")
         self.reader = ApiReader(self.kubeconfig)
-        self.access = KubeAccess(self.kubeconfig, spec.names.context, Path(spec.binaries))
 
     @classmethod
     def start(
@@ -44,11 +48,11 @@ class Cluster(Faults):
     ) -> Cluster:
         """A cluster of that name with all its nodes Ready, after 6 to 10 s; the first on a machine builds for minutes.
 
-        What an earlier one of that name left is removed first. With `keep` it outlives this process; without, the next
-        start of any cluster ends it if this process is gone by then. `fast_node_failure`: a lost node is NotReady
+        What an earlier one of that name left is removed first, a kept one that is up included. With `keep` it outlives
+        this process; without, the next start of any cluster ends it if this process is gone by then. `fast_node_failure`: a lost node is NotReady
         after 15 s and its pods are replaced 3 s later, instead of 50 s and 5 min. `audit_log`: every write request is
         recorded, see `audit_log`. If anything fails, or Ctrl-C comes, all is removed again. Raises Unsupported where
-        the machine can't run clusters, ValueError for a name or number that is not allowed.
+        the machine can't run clusters, RuntimeError if another process has one of that name, ValueError for a name or number that is not allowed.
         """
         check_name(name)
         if not 0 <= nodes <= MAX_NODES:
@@ -57,8 +61,10 @@ class Cluster(Faults):
         programs = binaries(say)
         sweep()
         with exclusive(paths.lock_of(name)):
+            _refuse_if_in_use(name)
             remove(name)
             listener = forward.listen()
+            us = this_process()
             spec = ClusterSpec(
                 name=name,
                 token=secrets.token_hex(3),
@@ -68,26 +74,32 @@ class Cluster(Faults):
                 audit=audit_log,
                 binaries=str(programs),
                 port=listener.getsockname()[1],
-                owner=None if keep else Owner(this_process().pid, this_process().started),
+                owner=Owner(us.pid, us.started),
             )
             try:
-                with listener:
-                    storage.create(spec.folder)
-                    (spec.folder / "log").mkdir()
-                    spec.save()
-                    authority = control_plane.prepare(spec)
-                    network.create_control_plane(spec.names)
-                    cluster = cls(spec)
-                    log = spec.folder / "log" / "forward.log"
-                    cluster.pids.put(
-                        "forward", forward.start(listener, spec.names.netns, CONTROL_PLANE_IP, 443, log)
-                    )
-                cluster._boot(authority, say)
+                cluster = cls._make(spec, listener, say)
             except BaseException as trouble:
                 kept = _keep_logs(spec)
                 remove(name)
                 trouble.add_note(f"the cluster's logs: {kept}")
                 raise
+            if keep:
+                cluster.spec = replace(spec, owner=None)
+                cluster.spec.save()
+        return cluster
+
+    @classmethod
+    def _make(cls, spec: ClusterSpec, listener: socket.socket, say: Say) -> Self:
+        with listener:
+            storage.create(spec.folder)
+            (spec.folder / "log").mkdir()
+            spec.save()
+            authority = control_plane.prepare(spec)
+            network.create_control_plane(spec.names)
+            cluster = cls(spec)
+            log = spec.folder / "log" / "forward.log"
+            cluster.pids.put("forward", forward.start(listener, spec.names.netns, CONTROL_PLANE_IP, 443, log))
+        cluster._boot(authority, say)
         return cluster
 
     @classmethod
@@ -120,13 +132,9 @@ class Cluster(Faults):
         return self.spec.name
 
     @property
-    def context(self) -> str:
-        return self.spec.names.context
-
-    @property
-    def kubeconfig(self) -> Path:
-        """For clients on this machine, as long as the cluster is up."""
-        return self.spec.folder / "kubeconfig"
+    def access(self) -> KubeAccess:
+        """The cluster, seen as any cluster is."""
+        return self
 
     @property
     def kubeconfig_inside(self) -> Path:
@@ -142,12 +150,6 @@ class Cluster(Faults):
     def audit_log(self) -> Path:
         """One JSON object a line for each write request, if the cluster was started with `audit_log`."""
         return configs.ControlPlaneFiles(self.spec.folder).audit_log
-
-    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 120) -> str:
-        return self.access.kubectl(*arguments, input=input, timeout_seconds=timeout_seconds)
-
-    def helm(self, *arguments: str, input: str | None = None, timeout_seconds: float = 300) -> str:
-        return self.access.helm(*arguments, input=input, timeout_seconds=timeout_seconds)
 
     def run_inside(
         self,
@@ -209,6 +211,16 @@ def _is_ready(node: dict[str, Any], gpus: int) -> bool:
     status = node.get("status", {})
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
     return ready and int(status.get("allocatable", {}).get("nvidia.com/gpu", 0)) >= gpus
+
+
+def _refuse_if_in_use(name: str) -> None:
+    spec = load(name)
+    if spec is None or spec.owner is None or spec.owner.pid == os.getpid():
+        return
+    if Process(spec.owner.pid, spec.owner.started).alive:
+        raise RuntimeError(
+            f"the cluster {name!r} belongs to process {spec.owner.pid}, which is still running"
+        )
 
 
 def _keep_logs(spec: ClusterSpec) -> Path:

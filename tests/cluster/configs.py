@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.names import CONTROL_PLANE_IP, REGISTRY, NodeNames
+from tests.cluster.names import CONTROL_PLANE_IP, DOMAIN, REGISTRY, NodeNames
 
 NODE_ROOT = "/run/node"
 """Where a node sees its own folder, whatever its path on the machine: Unix sockets allow no more than 107 letters."""
@@ -121,7 +121,7 @@ def cni(node: NodeNames) -> str:
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
 
 
-def kubelet(node: NodeNames, *, fast_node_failure: bool, cluster_dns: str | None = None) -> str:
+def kubelet(node: NodeNames, *, fast_node_failure: bool) -> str:
     """The kubelet's configuration.
 
     A short lease makes a lost node known early; a heartbeat of 1 s makes its GPUs known early.
@@ -146,6 +146,8 @@ def kubelet(node: NodeNames, *, fast_node_failure: bool, cluster_dns: str | None
         },
         "authorization": {"mode": "AlwaysAllow"},
         "resolvConf": "",
+        "clusterDNS": [CONTROL_PLANE_IP],
+        "clusterDomain": DOMAIN,
         "enforceNodeAllocatable": [],
         # The machine's disk is everybody's: a full one must not make the tests' nodes drop their pods.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
@@ -160,9 +162,6 @@ def kubelet(node: NodeNames, *, fast_node_failure: bool, cluster_dns: str | None
     }
     if fast_node_failure:
         document["nodeLeaseDurationSeconds"] = 12
-    if cluster_dns is not None:
-        document["clusterDNS"] = [cluster_dns]
-        document["clusterDomain"] = "cluster.local"
     return yaml.safe_dump(document, sort_keys=False)
 
 

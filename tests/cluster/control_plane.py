@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests.cluster import configs, paths
@@ -15,7 +16,8 @@ API_SERVER = "kube-apiserver"
 REGISTRY = "registry"
 FIRST = ("etcd", API_SERVER, REGISTRY)
 """What is started at once."""
-AFTER_API = ("kube-controller-manager", "kube-scheduler", "kube-proxy")
+_CLIENTS = ("kube-controller-manager", "kube-scheduler", "kube-proxy")
+AFTER_API = (*_CLIENTS, "dns")
 """What gives up, or waits ever longer, where there is no API server yet."""
 
 _FAST_EVICTION = (
@@ -47,7 +49,7 @@ def prepare(spec: ClusterSpec) -> Authority:
     )
     for name, server in (("kubeconfig", host_url(spec)), ("kubeconfig-inside", configs.api_server_url())):
         configs.write_private(spec.folder / name, configs.kubeconfig(spec.names.context, server, admin))
-    for component in AFTER_API:
+    for component in _CLIENTS:
         pair = Credentials(authority.certificate, *authority.issue(component, f"system:{component}"))
         text = configs.kubeconfig(spec.names.context, configs.api_server_url(), pair)
         configs.write_private(files.kubeconfig_of(component), text)
@@ -65,7 +67,7 @@ def host_url(spec: ClusterSpec) -> str:
 def start(spec: ClusterSpec, pids: PidFolder, *components: str) -> None:
     for component in components:
         argv = inside(spec.names.netns, command_of(spec, component))
-        pids.put(component, spawn(argv, spec.folder / "log" / f"{component}.log", cwd=spec.folder))
+        pids.put(component, spawn(argv, spec.folder / "log" / f"{component}.log", cwd=paths.REPOSITORY))
 
 
 def command_of(spec: ClusterSpec, component: str) -> list[str]:
@@ -76,6 +78,8 @@ def command_of(spec: ClusterSpec, component: str) -> list[str]:
             return [str(programs / "etcd"), *_etcd(spec.folder / "etcd")]
         case "kube-apiserver":
             return [str(programs / API_SERVER), *_api_server(spec, files)]
+        case "dns":
+            return [sys.executable, "-m", "tests.cluster.dns", str(spec.folder / "kubeconfig-inside")]
         case "registry":
             return ["docker-registry", "serve", str(spec.folder / "registry.yaml")]
         case "kube-controller-manager":
@@ -88,7 +92,8 @@ def command_of(spec: ClusterSpec, component: str) -> list[str]:
                 *_RATES,
             ]
         case "kube-proxy":
-            flags = [*configs.KUBE_PROXY_FLAGS, "--hostname-override=control-plane"]
+            # It waits half a minute for the Node that it says to be on, and the control plane has none.
+            flags = [*configs.KUBE_PROXY_FLAGS, f"--hostname-override={spec.names.node(1).name}"]
         case _:
             raise ValueError(f"the control plane has no {component!r}")
     return [str(programs / component), f"--kubeconfig={files.kubeconfig_of(component)}", *flags]

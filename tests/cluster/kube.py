@@ -12,7 +12,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,13 +24,20 @@ class CommandFailed(RuntimeError):
     """A kubectl or helm that ended with an error; the message holds its words."""
 
 
-@dataclass(frozen=True, slots=True)
 class KubeAccess:
-    """One context of one kubeconfig. `programs` is the folder of kubectl and helm; None takes those on PATH."""
+    """One context of one kubeconfig. `programs` is the folder of kubectl and helm; None takes those on PATH.
 
-    kubeconfig: Path
-    context: str
-    programs: Path | None = None
+    What the two keep for later goes to `scratch`; None leaves it where they like.
+    """
+
+    def __init__(
+        self, kubeconfig: Path, context: str, programs: Path | None = None, scratch: Path | None = None
+    ) -> None:
+        self.kubeconfig = kubeconfig
+        """For clients on this machine."""
+        self.context = context
+        self.programs = programs
+        self._environment = {"KUBECONFIG": str(kubeconfig), **_scratch_variables(scratch)}
 
     def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 120) -> str:
         """What `kubectl arguments` printed; `input` goes to its standard input. Raises CommandFailed."""
@@ -68,13 +74,21 @@ class KubeAccess:
             capture_output=True,
             text=True,
             timeout=timeout,
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+            env={**os.environ, **self._environment},
         )
         if answer.returncode != 0:
             raise CommandFailed(
                 f"{program} {' '.join(arguments)}: {answer.stderr.strip() or answer.stdout.strip()}"
             )
         return answer.stdout
+
+
+def _scratch_variables(scratch: Path | None) -> dict[str, str]:
+    """A port may be another cluster's tomorrow: kubectl must not believe then what it has learnt behind it today."""
+    if scratch is None:
+        return {}
+    helm = {f"HELM_{kind}_HOME": str(scratch / "helm" / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+    return {"KUBECACHEDIR": str(scratch / "kubectl"), **helm}
 
 
 class ApiReader:

@@ -12,7 +12,7 @@ CONTROL_PLANE_IP = "10.244.255.254"
 REGISTRY = f"{CONTROL_PLANE_IP}:5000"
 SERVICE_RANGE = "10.96.0.0/16"
 KUBERNETES_SERVICE_IP = "10.96.0.1"
-DNS_SERVICE_IP = "10.96.0.10"
+DOMAIN = "cluster.local"
 POD_RANGE = "10.244.0.0/17"
 MAX_NODES = 100
 """10.244.0.0/17 holds the pods of 127 nodes; more than 100 kubelets fit no machine that runs tests."""
