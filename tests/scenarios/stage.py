@@ -1,15 +1,35 @@
 """A fleet to begin a scenario with, and the questions that scenarios ask of it again and again."""
 
+from collections.abc import Callable
 from typing import Any
 
 from kintsugi.api.objects import Remediation
 from kintsugi.core import names
+from kintsugi.core.snapshot import Page, Scrape
+from kintsugi.ports.engines import Address
 from kintsugi.testing.cluster import FakeCluster
 from kintsugi.testing.cluster.store import Json
+from kintsugi.testing.fleet import FakeEngines
 from kintsugi.testing.rehearsal import WARM_SECONDS, Rehearsal
 
 PACE = 15.0
 """Seconds between two passes where a scenario does not measure in seconds: a third of the cost of 5."""
+
+
+class Pages(FakeEngines):
+    """Engines whose pages pass through somebody's hands: a proxy, an older version, a broken exporter."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        super().__init__(cluster)
+        self.rewrite: dict[str, Callable[[str], str]] = {}
+        """By pod name: what becomes of its page."""
+
+    def _scrape(self, pod: Json | None) -> Scrape:
+        scrape = super()._scrape(pod)
+        change = self.rewrite.get(str(pod["metadata"]["name"])) if pod is not None else None
+        if change is None or not isinstance(scrape, Page):
+            return scrape
+        return Page(change(scrape.text), scrape.mono)
 
 
 class Scene(Rehearsal):
@@ -24,6 +44,8 @@ class Scene(Rehearsal):
         cluster: FakeCluster | None = None,
     ) -> None:
         super().__init__(seed, nodes, gpus, cluster)
+        self.engines: Pages = Pages(self.cluster)
+        self.operator = self._operator(self.cluster)
         self.pace = pace
 
     def deploy(self, pools: Any = None, **spec: Any) -> None:
@@ -84,6 +106,12 @@ class Scene(Rehearsal):
         pod = self.pod(name)
         assert pod is not None
         return str(pod["spec"].get("nodeName", ""))
+
+    def address(self, name: str) -> Address:
+        """Where the pod's engine listens."""
+        pod = self.pod(name)
+        assert pod is not None
+        return Address(str(pod["status"]["podIP"]))
 
     def serving(self, pool: str = "short") -> int:
         """Addresses to which the pool's Service sends new requests."""
