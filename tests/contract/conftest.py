@@ -13,7 +13,7 @@ from kintsugi.adapters.kube.client import KubeClient, load_configuration
 from kintsugi.api.crd import crd_documents
 from tests.cluster.cluster import Cluster
 from tests.cluster.machine import Unsupported
-from tests.contract.benches import Bench, FakeBench, install_crds, real_bench
+from tests.contract.benches import Bench, FakeBench, install_crds, operator_configuration, real_bench
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,9 @@ async def bench(backend: Path | None) -> AsyncIterator[Bench]:
     if backend is None:
         made = FakeBench()
     else:
-        client = KubeClient(load_configuration(str(backend)))
-        made = await real_bench(client, time.time, secrets.token_hex(3))
+        admin = load_configuration(str(backend))
+        client = KubeClient(admin)
+        operator = KubeClient(await operator_configuration(client, admin))
+        made = await real_bench(client, operator, time.time, secrets.token_hex(3))
     yield made
     await made.close()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kintsugi.adapters.kube.lease import Leadership
 from kintsugi.adapters.kube.parse import node_rooms
 from kintsugi.core import names
 from kintsugi.ports.errors import AlreadyExists, Conflict, Invalid, NotFound, PortError, Refused
@@ -26,10 +27,12 @@ def deployment(bench: Bench) -> Json:
     }
 
 
-def replica_set(bench: Bench, replicas: int, gpus: int = 0) -> Json:
+def replica_set(bench: Bench, replicas: int, gpus: int = 0, ready: bool = True) -> Json:
     engine: Json = {"name": "engine", "image": "docker.io/local/pause:1", "imagePullPolicy": "IfNotPresent"}
     if gpus:
         engine["resources"] = {"limits": {names.GPU_RESOURCE: str(gpus)}}
+    if not ready:
+        engine["readinessProbe"] = {"exec": {"command": ["false"]}}
     member = {**OURS, names.MEMBER_LABEL: names.MEMBER, names.REVISION_LABEL: "r1"}
     return {
         "apiVersion": "apps/v1",
@@ -354,6 +357,50 @@ async def test_an_eviction_beyond_the_budget_is_refused(bench: Bench) -> None:
     with pytest.raises(Refused):
         await bench.port.evict(bench.namespace, second["name"], second["uid"], 1)
     assert second["name"] in await pod_names(bench)
+
+
+async def test_a_pod_that_is_not_ready_may_be_evicted_whatever_the_budget_has_left(bench: Bench) -> None:
+    await bench.port.create(replica_set(bench, 3, ready=False))
+
+    async def all_running() -> bool:
+        found = await bench.port.list_pods(key_of(bench))
+        return [pod["status"].get("phase") for pod in found] == ["Running"] * 3
+
+    await eventually(all_running, lambda: bench.wait(1))
+    await bench.port.apply(budget(bench))
+    await bench.wait(1)
+    for pod in await bench.port.list_pods(key_of(bench)):
+        await bench.port.evict(bench.namespace, pod["metadata"]["name"], pod["metadata"]["uid"], 1)
+
+
+async def test_scaling_down_ends_the_pod_that_costs_least(bench: Bench) -> None:
+    pods = await ready_pods(bench, 3)
+    victim = pods[1]["metadata"]
+    cost = {"metadata": {"annotations": {names.DELETION_COST_ANNOTATION: "-1000"}}}
+    await bench.port.patch_pod(bench.namespace, victim["name"], victim["uid"], cost)
+    await bench.wait(1)
+    (held,) = await bench.port.list_replica_sets(key_of(bench))
+    await bench.port.scale_replica_set(
+        bench.namespace, "chat-short-r1", 2, held["metadata"]["resourceVersion"]
+    )
+    others = {pod["metadata"]["name"] for pod in pods} - {victim["name"]}
+
+    async def gone() -> bool:
+        return await pod_names(bench) == others
+
+    await eventually(gone, lambda: bench.wait(1))
+
+
+async def test_of_two_candidates_one_leads_until_it_lets_go(bench: Bench) -> None:
+    first, second = (
+        Leadership(bench.port, bench.clock, bench.namespace, "kintsugi", name) for name in ("first", "second")
+    )
+    assert await first.keep()
+    assert not await second.keep()
+    assert await first.keep()
+    await first.release()
+    assert await second.keep()
+    assert not await first.keep()
 
 
 async def test_a_pod_under_two_budgets_is_refused_and_says_so(bench: Bench) -> None:
