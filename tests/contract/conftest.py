@@ -3,58 +3,71 @@
 import asyncio
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
+from kintsugi.adapters.clock import SystemClock
 from kintsugi.adapters.kube.client import KubeClient, load_configuration
 from kintsugi.api.crd import crd_documents
+from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster
-from tests.cluster.machine import Unsupported
+from tests.cluster.fixtures import Chosen, chosen, skip_if_unsupported
+from tests.cluster.machine import require, unsupported_because
 from tests.contract.benches import Bench, FakeBench, install_crds, operator_configuration, real_bench
 
 
-@pytest.fixture(scope="session")
-def contract_kubeconfig() -> Iterator[Path]:
-    """The kubeconfig of a real cluster: of KINTSUGI_TEST_CLUSTER that is up, else of one started for this run."""
-    name = os.environ.get("KINTSUGI_TEST_CLUSTER")
-    if name:
-        kubeconfig = Cluster.attach(name).kubeconfig
-        asyncio.run(_prepare(kubeconfig))
-        yield kubeconfig
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what a cluster needs now, outside every test's time limit."""
+    wanted = any(item.get_closest_marker("cluster") and "bench" in _fixtures(item) for item in session.items)
+    if not wanted or session.config.option.collectonly or chosen(os.environ) or unsupported_because():
         return
-    try:
-        cluster = Cluster.start("contract", nodes=1, gpus_per_node=4)
-    except Unsupported as reason:
-        pytest.skip(f"no real cluster on this machine: {reason}")
-    with cluster:
-        asyncio.run(_prepare(cluster.kubeconfig))
-        yield cluster.kubeconfig
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        require(lambda text: print(text, flush=True))
+        binaries(lambda text: print(text, flush=True))
 
 
-async def _prepare(kubeconfig: Path) -> None:
-    client = KubeClient(load_configuration(str(kubeconfig)))
+def _fixtures(item: pytest.Item) -> list[str]:
+    return list(getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="package")
+def real_cluster() -> Iterator[Chosen]:
+    """The cluster that the environment names, else one of this suite's own, with our CRDs."""
+    found = chosen(os.environ)
+    if found is not None:
+        asyncio.run(_prepare(found))
+        yield found
+        return
+    skip_if_unsupported()
+    with Cluster.start(f"contract-{os.getpid()}", nodes=1, gpus_per_node=4) as ours:
+        found = Chosen(ours.kubeconfig, ours.context)
+        asyncio.run(_prepare(found))
+        yield found
+
+
+async def _prepare(found: Chosen) -> None:
+    client = KubeClient(load_configuration(str(found.kubeconfig), found.context))
     await install_crds(client, crd_documents())
     await client.close()
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.cluster)])
-def backend(request: pytest.FixtureRequest) -> Path | None:
-    """The kubeconfig of the real cluster, or None for the fake one."""
-    return None if request.param == "fake" else request.getfixturevalue("contract_kubeconfig")
+def backend(request: pytest.FixtureRequest) -> Chosen | None:
+    """The real cluster, or None for the fake one."""
+    return None if request.param == "fake" else request.getfixturevalue("real_cluster")
 
 
 @pytest.fixture
-async def bench(backend: Path | None) -> AsyncIterator[Bench]:
+async def bench(backend: Chosen | None) -> AsyncIterator[Bench]:
     made: Bench
     if backend is None:
         made = FakeBench()
     else:
-        admin = load_configuration(str(backend))
+        admin = load_configuration(str(backend.kubeconfig), backend.context)
         client = KubeClient(admin)
         operator = KubeClient(await operator_configuration(client, admin))
-        made = await real_bench(client, operator, time.time, secrets.token_hex(3))
+        made = await real_bench(client, operator, SystemClock().now, secrets.token_hex(3))
     yield made
     await made.close()
