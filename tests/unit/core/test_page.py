@@ -92,7 +92,8 @@ def sample_lines(draw: st.DrawFn) -> str:
     space = draw(st.sampled_from(["", " ", "  "]))
     pairs = f",{space}".join(f'{key}="{escaped(value)}"' for key, value in labels.items())
     comma = "," if pairs and draw(st.booleans()) else ""
-    braces = f"{{{space}{pairs}{comma}{space}}}" if labels or draw(st.booleans()) else ""
+    empty_braces = draw(st.booleans())
+    braces = f"{{{space}{pairs}{comma}{space}}}" if labels or empty_braces else ""
     stamp = draw(st.sampled_from(["", " 1790000000000"]))
     indent = draw(st.sampled_from(["", " "]))
     return f"{indent}{name}{braces} {draw(NUMBERS)}{stamp}"

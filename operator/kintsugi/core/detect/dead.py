@@ -74,7 +74,7 @@ def dead_finding(state: PodState, instance: Instance, mono: float, start_budget:
         if down > start_budget:
             text = f"not Ready again for {down:.0f} s, more than its start budget{_last(instance)}"
             return _sick("NotReadyAgain", text, state, down)
-        started_anew = instance.started_at is not None and not _refuses(instance)
+        started_anew = instance.started_at is not None and instance.started_at != state.ready_process
         return Finding(
             detector=Detector.DEAD,
             reason="RestartedInPlace" if started_anew else "ContainerEnded",

@@ -32,6 +32,7 @@ class Window:
     rows: deque[tuple[float, float]] = field(default_factory=deque)
     above_high: int = 0
     above_low: int = 0
+    below_low: int = 0
 
     def add(self, mono: float, value: float) -> None:
         """Add one sample and drop those older than the window."""
@@ -42,12 +43,13 @@ class Window:
 
     def _count(self, value: float, by: int) -> None:
         self.above_high += by * (value > self.high)
-        self.above_low += by * (value >= self.low)
+        self.above_low += by * (value > self.low)
+        self.below_low += by * (value < self.low)
 
     def empty(self) -> None:
         """Start again."""
         self.rows.clear()
-        self.above_high = self.above_low = 0
+        self.above_high = self.above_low = self.below_low = 0
 
     def full(self, interval: float) -> bool:
         """Whether the samples span the window and are as many as evidence needs."""
@@ -167,10 +169,8 @@ def _decide(state: FragmentationState, line: Line, now: float) -> None:
         if window.above_high > count / 2 and window.above_low >= ABOVE_LOW_SHARE * count:
             state.sick_since = now - window.seconds if not state.sick else state.sick_since
             state.sick, state.cleared = True, False
-    if clear is not None and clear.full(interval):
-        below = len(clear.rows) - clear.above_low
-        if below > len(clear.rows) / 2:
-            state.sick, state.sick_since, state.cleared = False, None, True
+    if clear is not None and clear.full(interval) and clear.below_low > len(clear.rows) / 2:
+        state.sick, state.sick_since, state.cleared = False, None, True
 
 
 def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> Finding | None:
