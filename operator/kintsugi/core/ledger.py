@@ -16,6 +16,7 @@ from kintsugi.api.status import (
 )
 from kintsugi.core.finding import Detector, Finding
 from kintsugi.core.moment import epoch, moment
+from kintsugi.core.remedy import owes_restore
 from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.times import Times
 
@@ -88,9 +89,17 @@ def book(
     withheld: tuple[WithheldAction, ...],
     times: Times,
 ) -> RemediationsStatus:
-    """The book after this pass. An attempt leaves `active` only when its Remediation says Done too."""
+    """The book after this pass. An attempt leaves `active` only when its Remediation says Done too, and a cancelled
+    one only when its victim is seen to be back in rotation."""
     before = status.remediations
-    settled = [a for a in active if a.outcome is not None and _recorded(a, snapshot)]
+    victims = {i.uid: i for i in snapshot.instances}
+    settled = [
+        a
+        for a in active
+        if a.outcome is not None
+        and _recorded(a, snapshot)
+        and not (a.uid in victims and owes_restore(a, victims[a.uid]))
+    ]
     standing = tuple(a for a in active if a not in settled)
     changed = bool(settled) or {a.id for a in active} != {a.id for a in before.active}
     recent = (*before.recent, *(_entry(a) for a in settled))

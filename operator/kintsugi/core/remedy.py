@@ -21,6 +21,7 @@ from kintsugi.api.status import ActiveRemediation, StormStatus
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.gate import Answer, first_closed
 from kintsugi.core.moment import epoch, moment
+from kintsugi.core.names import ATTEMPT_ANNOTATION, RETIRING_SINCE_ANNOTATION
 from kintsugi.core.plan import Action, Ask, Evict, Release, Restore, Withdraw
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance
@@ -66,6 +67,9 @@ class Step:
 def advance(active: ActiveRemediation, world: World) -> Step:
     """The next step of `active`. Pure; every action it asks for is idempotent."""
     if active.outcome is not None:
+        victim = world.view.instance(active.uid)
+        if victim is not None and owes_restore(active, victim):
+            return Step(active, (Restore(victim.name, victim.uid, active.id),))
         return Step(active)
     return PHASES[active.phase](active, world)
 
@@ -77,6 +81,16 @@ def finding_of(verdict: InstanceVerdict | None, trigger: str) -> Finding | None:
     return next(
         (f for f in verdict.findings if f.detector.value == trigger and f.severity is Severity.SICK), None
     )
+
+
+def owes_restore(active: ActiveRemediation, victim: Instance) -> bool:
+    """A cancelled attempt's victim that is still out of rotation, and nobody else wants it out.
+
+    The operator may have died right after it committed the cancel: the attempt is closed only when this is False.
+    """
+    ours = victim.annotations.get(ATTEMPT_ANNOTATION) == active.id
+    out = ours and not victim.in_rotation and not victim.deleting and victim.member
+    return active.outcome == "Cancelled" and out and RETIRING_SINCE_ANNOTATION not in victim.annotations
 
 
 def finished(active: ActiveRemediation, outcome: str, message: str, now: float) -> ActiveRemediation:
@@ -92,11 +106,19 @@ def finished(active: ActiveRemediation, outcome: str, message: str, now: float) 
     return active.model_copy(update=update)
 
 
+def orphaned(active: ActiveRemediation, now: float) -> ActiveRemediation:
+    """The end of an attempt whose pool the spec names no more: the pool's removal takes the victim along."""
+    if active.outcome is not None:
+        return active
+    return finished(active, "Cancelled", "its pool was removed from the spec", now)
+
+
 def _cancelled(active: ActiveRemediation, victim: Instance | None, message: str, now: float) -> Step:
     actions: tuple[Action, ...] = ()
-    if victim and not victim.deleting and not victim.in_rotation:
+    ended = finished(active, "Cancelled", message, now)
+    if victim and owes_restore(ended, victim):
         actions = (Restore(victim.name, victim.uid, active.id),)
-    return Step(finished(active, "Cancelled", message, now), actions)
+    return Step(ended, actions)
 
 
 def _cleared(active: ActiveRemediation, victim: Instance, world: World) -> bool:
@@ -322,6 +344,9 @@ def _replacing(active: ActiveRemediation, world: World) -> Step:
 def _watched(active: ActiveRemediation, world: World) -> Step | None:
     """The end of an attempt whose replacement went away or fell sick; None while it is well."""
     replacement = world.view.instance(active.replacement_uid or "")
+    gone = replacement is None or replacement.deleting
+    if gone and world.view.revision != active.revision:
+        return Step(finished(active, "Cancelled", "a rollout replaced its replacement", world.now))
     if replacement is None or replacement.deleting:
         return Step(
             finished(active, "Ambiguous", "its replacement was removed before it was verified", world.now)
