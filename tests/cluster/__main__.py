@@ -6,9 +6,11 @@ import argparse
 import sys
 import time
 
+from tests.cluster import paths
+from tests.cluster.base_image import base_archive
 from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster, remove, sweep
-from tests.cluster.machine import require
+from tests.cluster.machine import exclusive, require
 from tests.cluster.names import check_name
 from tests.cluster.spec import known, load
 
@@ -17,18 +19,45 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def up(name: str, nodes: int, gpus: int, *, audit: bool) -> None:
+def up(name: str, nodes: int, gpus: int, *, audit: bool, fresh: bool) -> None:
     started = time.monotonic()
-    cluster = Cluster.start(name, nodes=nodes, gpus_per_node=gpus, audit_log=audit, keep=True, say=say)
-    say(f"{nodes} nodes Ready in {time.monotonic() - started:.1f} s")
-    programs = cluster.programs
-    print(
-        f"export KUBECONFIG={cluster.kubeconfig}\n"
-        f"export PATH={programs}:$PATH    # kubectl and helm\n"
-        f"# context {cluster.context}; the registry is {cluster.registry}, to be reached from inside the cluster\n"
-        f"# inside, where pods and Services have addresses:  nsenter --net=/run/netns/{cluster.spec.names.netns} COMMAND\n"
-        f"# take it down:  {sys.executable} -m tests.cluster down --name {name}"
+    cluster = None if fresh else running(name, nodes)
+    if cluster is not None:
+        say(f"{name} is up already (--fresh starts it anew)")
+    else:
+        cluster = Cluster.start(name, nodes=nodes, gpus_per_node=gpus, audit_log=audit, keep=True, say=say)
+        say(f"{nodes} nodes Ready in {time.monotonic() - started:.1f} s")
+    print(usage(cluster))
+
+
+def running(name: str, nodes: int) -> Cluster | None:
+    """The kept cluster of that name, if all its nodes are Ready and as many as wanted."""
+    try:
+        cluster = Cluster.attach(name)
+    except LookupError:
+        return None
+    whole = cluster.spec.nodes == nodes == len(cluster.ready_nodes())
+    return cluster if whole and cluster.spec.owner is None else None
+
+
+def usage(cluster: Cluster) -> str:
+    """How to reach the cluster from a shell; the first two lines can be evaluated by one."""
+    netns = cluster.spec.names.netns
+    return "\n".join(
+        [
+            f"export KUBECONFIG={cluster.kubeconfig}",
+            f"export PATH={cluster.programs}:$PATH    # kubectl and helm",
+            f"# context {cluster.context}; images are pulled from {cluster.registry}",
+            f"# where pods and Services have addresses:  nsenter --net=/run/netns/{netns} COMMAND",
+            f"# take it down:  {sys.executable} -m tests.cluster down --name {cluster.name}",
+        ]
     )
+
+
+def take_down(name: str) -> None:
+    with exclusive(paths.lock_of(check_name(name))):
+        remove(name)
+    sweep()
 
 
 def status() -> None:
@@ -61,6 +90,7 @@ def main() -> int:
         if command == "up":
             sub.add_argument("--nodes", type=int, default=3)
             sub.add_argument("--gpus", type=int, default=2, help="fake GPUs of each node")
+            sub.add_argument("--fresh", action="store_true", help="take down what is up of that name first")
             sub.add_argument("--audit", action="store_true", help="record every write request")
     commands.add_parser("status", help="what is up on this machine")
     commands.add_parser("setup", help="install packages and build the programs, and start nothing")
@@ -68,15 +98,21 @@ def main() -> int:
     try:
         match arguments.command:
             case "up":
-                up(arguments.name, arguments.nodes, arguments.gpus, audit=arguments.audit)
+                up(
+                    arguments.name,
+                    arguments.nodes,
+                    arguments.gpus,
+                    audit=arguments.audit,
+                    fresh=arguments.fresh,
+                )
             case "down":
-                remove(check_name(arguments.name))
-                sweep()
+                take_down(arguments.name)
             case "status":
                 status()
             case "setup":
                 require(say)
                 print(binaries(say))
+                print(base_archive(say))
     except (RuntimeError, ValueError, TimeoutError, LookupError) as refusal:
         say("\n".join([f"error: {refusal}", *getattr(refusal, "__notes__", [])]))
         return 1
