@@ -88,6 +88,11 @@ class Fault:
     def __post_init__(self) -> None:
         _check(self)
 
+    @property
+    def lasts(self) -> float | None:
+        """Seconds after which the fault ends by itself; None = never."""
+        return self.for_seconds
+
     def document(self) -> dict[str, object]:
         """The fault as the JSON object that `parse_fault` reads."""
         values = {camel(f.name): getattr(self, f.name) for f in fields(self)}

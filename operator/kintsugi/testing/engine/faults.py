@@ -206,12 +206,19 @@ class CounterReset(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowStart(Fault):
-    """For `seconds` the port refuses connections, or with `port_open` everything answers 503."""
+    """For `seconds` from the start the port refuses connections; with `port_open` everything answers 503.
+
+    An engine that already listens cannot take its port back: injected later it answers 503, too.
+    """
 
     name: ClassVar[str] = "slowStart"
     primary: ClassVar[str] = "seconds"
     seconds: float = number(30.0, least=0.0)
     port_open: bool = flag(False)
+
+    @property
+    def lasts(self) -> float | None:
+        return self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class FaultSet:
 
     def inject(self, fault: Fault, now: float) -> Injected:
         begins = now + fault.after_seconds
-        ends = None if fault.for_seconds is None else begins + fault.for_seconds
+        ends = None if fault.lasts is None else begins + fault.lasts
         injected = Injected(fault, begins, ends)
         self._faults[fault.name] = injected
         return injected

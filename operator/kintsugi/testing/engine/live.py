@@ -100,7 +100,7 @@ class LiveEngine:
         self.requests[ticket.rank, ticket.sequence.key] = live
         event = "swallowed" if self.engine.ranks[ticket.rank].hung else "accepted"
         self.journal.note(event, request_id=request_id, prompt_tokens=prompt, max_tokens=max_tokens)
-        self._arm()
+        self._tick()
         return live
 
     def done_with(self, live: LiveRequest) -> None:
@@ -109,19 +109,20 @@ class LiveEngine:
         self.requests.pop((ticket.rank, ticket.sequence.key), None)
         self.engine.abort(ticket, self.now)
         self._left.set()
-        self._arm()
+        self._tick()
 
     def fail(self, live: LiveRequest) -> None:
         """This request ends in an error of the engine."""
         self.engine.fail(live.ticket, self.now)
+        self._tick()
 
     async def further(self, live: LiveRequest) -> tuple[int, str | None]:
-        """Wait until the request has got further: tokens so far, and the reason where it has ended."""
+        """Wait until the request has got further, or cannot: tokens so far, and the reason where it has ended."""
         while True:
             await self.unless(SilentServer)
             produced = self.engine.produced(live.ticket)
             reason = live.ticket.sequence.finish_reason
-            if produced > live.seen or reason:
+            if produced > live.seen or reason or self.holds(EngineDead):
                 live.seen = produced
                 return produced, reason
             live.woken.clear()
@@ -164,6 +165,9 @@ class LiveEngine:
         if new & {Hang.name, EngineDead.name}:
             inside = [r.request_id for r in self.requests.values() if self.engine.ranks[r.ticket.rank].hung]
             self.journal.note("hung", in_flight=inside)
+        if EngineDead.name in new:
+            for live in self.requests.values():
+                live.woken.set()
         if MemoryGrowth.name not in holding:
             self.ballast.stop()
         elif MemoryGrowth.name in new and (growth := self.faults.get(MemoryGrowth, now)) and growth.allocate:
@@ -184,6 +188,7 @@ class LiveEngine:
         return text
 
     def _tick(self) -> None:
+        """Run what is due and wake who waits for it. After every call into the engine: any of them runs steps."""
         self.engine.advance(self.now)
         self._note_changes()
         for live in self.requests.values():

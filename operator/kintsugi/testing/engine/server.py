@@ -43,13 +43,13 @@ class EngineServer:
         self.live.on_crash = self._crash
         self.exit_code: int | None = None
         """What a crash fault ended the engine with; None while it runs."""
-        self.crashed = asyncio.Event()
         self._generation = Generation(settings, self.live)
         self._runners: list[web.AppRunner] = []
         self._sockets: dict[str, socket.socket] = {}
         self._urls: dict[str, str] = {}
         self._late: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._crashed = asyncio.Event()
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -62,7 +62,12 @@ class EngineServer:
         if self.settings.admin_port is not None:
             self._bind("admin", self.settings.admin_host, self.settings.admin_port)
             await self._listen(admin_application(self), "admin")
-        self.journal.note("starting", url=self.url, faults=[one.document() for one in faults])
+        self.journal.note(
+            "starting",
+            url=self.url,
+            admin_url=self._urls.get("admin"),
+            faults=[one.document() for one in faults],
+        )
         for fault in faults:
             self.live.inject(fault)
         slow = self.engine.faults.get(SlowStart, self.live.now)
@@ -113,8 +118,14 @@ class EngineServer:
                 for connection in list(runner.server.connections):
                     if transport := getattr(connection, "transport", None):
                         transport.abort()
-        self.crashed.set()
         self._ending = asyncio.ensure_future(self.stop())
+        self._crashed.set()
+
+    async def ended(self) -> None:
+        """Wait until a crash fault has ended the engine and its ports are closed."""
+        await self._crashed.wait()
+        if self._ending:
+            await self._ending
 
     @property
     def url(self) -> str:
