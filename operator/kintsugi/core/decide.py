@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from kintsugi.api.effective import pools_of
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus, WithheldAction
@@ -12,10 +13,11 @@ from kintsugi.core.gate import Answer, Question, ask_gates, first_closed
 from kintsugi.core.judged import Judged
 from kintsugi.core.ledger import book, ladder_step, reserve
 from kintsugi.core.moment import moment
-from kintsugi.core.plan import Action, Plan
+from kintsugi.core.names import ATTEMPT_ANNOTATION, RETIRING_SINCE_ANNOTATION
+from kintsugi.core.plan import Action, Plan, Restore
 from kintsugi.core.poolview import PoolView, pool_views
 from kintsugi.core.record import remediation_of
-from kintsugi.core.remedy import World, advance
+from kintsugi.core.remedy import World, advance, orphaned
 from kintsugi.core.render import start_budget_seconds
 from kintsugi.core.report import Facts, report
 from kintsugi.core.rollout import Course, Setting, course, leaving, retiring_pods
@@ -23,6 +25,9 @@ from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.storm import storm_over, weigh_storms
 from kintsugi.core.times import Times
 from kintsugi.core.transition import happenings
+
+REPLACING: Final = frozenset({"Draining", "Replacing"})
+"""Phases in which a remediation takes an instance out of its pool."""
 
 
 def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
@@ -66,7 +71,7 @@ def _courses(
         return {view.name: Course() for view in views}
     before = {entry.pool: entry for entry in status.rollouts}
     retiring = retiring_pods(snapshot.instances)
-    busy_pools = {a.pool for a in status.remediations.active if a.outcome is None}
+    busy_pools = {a.pool for a in status.remediations.active if a.phase in REPLACING}
     settings = Setting(
         snapshot.deployment, snapshot.uid, snapshot.now, times.drain_timeout, False, None, retiring
     )
@@ -122,7 +127,10 @@ class _Healing:
         """Advance what is under way."""
         for index, active in enumerate(self.active):
             view = self._views.get(active.pool)
+            if view is None and active.phase == "Draining" and active.released_at is not None:
+                view = _orphan(self._snapshot, next(iter(self._views.values())), active.pool)
             if view is None:
+                self.active[index] = orphaned(active, self._snapshot.now)
                 continue
             step = advance(active, self._world(active, view))
             self.active[index] = step.active
@@ -141,6 +149,7 @@ class _Healing:
                 continue
             self._consider(view, instance, finding)
         self._report_blindness(under_way)
+        self._give_back_strays()
 
     def _candidates(self) -> list[tuple[PoolView, Instance, Finding]]:
         return [
@@ -181,6 +190,17 @@ class _Healing:
                 if unknown and instance.uid not in under_way and instance.ready:
                     text = "no fresh reading of this instance: nothing is decided about it until there is one"
                     self._withhold(instance.name, Answer("noData", False, text))
+
+    def _give_back_strays(self) -> None:
+        """Pods that an attempt of ours withdrew and that none holds any more go back once they are well."""
+        held = {a.uid for a in self.active}
+        well = (Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED)
+        for view in self._views.values():
+            for i in view.instances:
+                ours = ATTEMPT_ANNOTATION in i.annotations and RETIRING_SINCE_ANNOTATION not in i.annotations
+                out = i.member and not i.in_rotation and not i.deleting and i.uid not in held
+                if ours and out and i.ready and view.verdict(i.uid) in well:
+                    self.actions.append(Restore(i.name, i.uid, i.annotations[ATTEMPT_ANNOTATION]))
 
     def _ask(
         self, view: PoolView, instance: Instance, finding: Finding, attempt: str, removal: bool

@@ -32,6 +32,10 @@ DRAIN_SETTLE_SECONDS: Final = 3.0
 and a client may have connected just before. Real seconds, also in a rehearsal."""
 STALLED_GRACE_SECONDS: Final = 10
 """An engine without a step has nothing to finish (design §3)."""
+CLOCK_SKEW_SECONDS: Final = 30.0
+"""Creation times are the API server's, ours are the operator's."""
+COMPLETE_SECONDS: Final = 60.0
+"""A ReplicaSet makes a missing pod within a second; ten times as long on a server in trouble (S26), and more."""
 FATAL_WAITS: Final = frozenset(
     {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError"}
 )
@@ -131,6 +135,12 @@ def _cleared(active: ActiveRemediation, victim: Instance, world: World) -> bool:
     return verdict.verdict in (Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED)
 
 
+def _other_trigger(active: ActiveRemediation, world: World) -> Finding | None:
+    """What else the victim is sick of: a hung engine exports nothing more, and its first trigger would never end."""
+    verdict = world.view.verdicts.get(active.uid)
+    return verdict.sick() if verdict else None
+
+
 def _new_process(active: ActiveRemediation, victim: Instance) -> bool:
     started = epoch(active.started_at) if active.started_at else None
     return started is not None and victim.started_at is not None and victim.started_at > started + 0.5
@@ -149,6 +159,11 @@ def _quarantined(active: ActiveRemediation, world: World) -> Step:
     if finding is None:
         if _cleared(active, victim, world):
             return _cancelled(active, victim, "the trigger cleared: given back untouched", world.now)
+        other = _other_trigger(active, world)
+        if other:
+            return _cancelled(
+                active, victim, f"{other.detector.value} was found since, and takes over", world.now
+            )
         waiting = _said(active, "waits: nothing certain is known of it now")
         return Step(
             waiting,
@@ -165,7 +180,8 @@ def _quarantined(active: ActiveRemediation, world: World) -> Step:
     if victim.in_rotation and not world.view.of_one and not dead:
         out = (Withdraw(victim.name, victim.uid, active.id),)
         active = active.model_copy(update={"withdrawn_at": active.withdrawn_at or moment(world.now)})
-    hold_over = epoch(active.detected_at) + (0.0 if dead else world.times.hold)
+    held_since = max(epoch(active.detected_at), epoch(active.reserved_at))  # the verdict may be hours older
+    hold_over = held_since + (0.0 if dead else world.times.hold)
     if world.now < hold_over:
         hold = Answer(
             "hold", False, "withdrawn; removed when the hold is over, if nobody else falls sick", hold_over
@@ -219,40 +235,66 @@ def _draining(active: ActiveRemediation, world: World) -> Step:
     active = _with_replacement(active, world)
     verdict = world.view.verdicts.get(active.uid)
     finding = finding_of(verdict, active.trigger)
-    if finding is None and _cleared(active, victim, world):
-        if active.path == "DeleteFirst" and active.evicting_since is None:
-            return _cancelled(active, victim, "the trigger cleared while it drained: given back", world.now)
+    if active.path != "Surge" or victim.member:
+        revoked = _revoked(active, victim, finding, world)
+        if revoked:
+            return revoked
         if active.path == "Surge":
-            active = active.model_copy(update={"cancelling": True})
+            release = Release(victim.name, victim.uid, active.id)
+            return Step(_said(active, "is let go, so that its replacement starts"), (release,))
+    elif finding is None and _cleared(active, victim, world):
+        active = active.model_copy(update={"cancelling": True})
     actions: list[Action] = []
-    if active.path == "Surge" and victim.member:
-        actions.append(Release(victim.name, victim.uid, active.id))
     if victim.in_rotation:
-        replacement = world.view.instance(active.replacement_uid) if active.replacement_uid else None
         serves = not (finding and finding.serves_nothing)
-        if (
-            world.view.of_one
-            and active.path == "Surge"
-            and serves
-            and not (replacement and replacement.ready)
-        ):
-            return Step(_said(active, "stays in rotation until its replacement is Ready"), tuple(actions))
+        if world.view.of_one and active.path == "Surge" and serves and not _relieved(active, world.view):
+            return Step(_said(active, "stays in rotation until its replacement is Ready"))
         actions.append(Withdraw(victim.name, victim.uid, active.id))
         stamp = active.withdrawn_at or moment(world.now)
         active = active.model_copy(update={"withdrawn_at": stamp})
-    storm = world.storm and world.storm.state == "Open" and active.trigger != Detector.STALLED.value
-    if storm and active.path == "DeleteFirst" and active.evicting_since is None:
-        return _cancelled(active, victim, "a storm opened while it drained: put back", world.now)
     drained, cut = _drained(active, victim, verdict, finding, world)
     if not drained:
         return Step(_said(active, "drains: waits for its running requests"), tuple(actions))
     if active.evicting_since is None:
-        active = active.model_copy(
-            update={"evicting_since": moment(world.now), "streams_cut": cut, "message": "evicted"}
-        )
+        update = {"evicting_since": moment(world.now), "streams_cut": cut, "message": "evicted"}
+        active = active.model_copy(update=update)
     grace = STALLED_GRACE_SECONDS if finding and finding.serves_nothing else None
     actions.append(Evict(victim.name, victim.uid, active.id, grace))
     return Step(active, tuple(actions))
+
+
+def _revoked(
+    active: ActiveRemediation, victim: Instance, finding: Finding | None, world: World
+) -> Step | None:
+    """The end, or the pause, of a removal of which nothing has happened yet; None where it goes on.
+
+    A refused eviction and a release that was never made are asked about in every pass, and by then the reason may be
+    gone. What is not known does not count towards a removal (safety rules 2 and 14).
+    """
+    if active.trigger != Detector.DEAD.value and _new_process(active, victim):
+        why = "its process was restarted: the evidence was about another one"
+        return _cancelled(_not_released(active), victim, why, world.now)
+    if finding is None:
+        if _cleared(active, victim, world):
+            why = "the trigger cleared while it drained: given back"
+            return _cancelled(_not_released(active), victim, why, world.now)
+        if _other_trigger(active, world):
+            return _cancelled(_not_released(active), victim, "another finding takes over", world.now)
+        unsure = Answer("noData", False, "waits: nothing certain is known of it now")
+        return Step(_said(active, unsure.message), (), unsure)
+    if world.storm and world.storm.state == "Open" and finding.detector is not Detector.STALLED:
+        why = "a storm opened while it drained: put back"
+        return _cancelled(_not_released(active), victim, why, world.now)
+    return None
+
+
+def _not_released(active: ActiveRemediation) -> ActiveRemediation:
+    return active.model_copy(update={"released_at": None})
+
+
+def _relieved(active: ActiveRemediation, view: PoolView) -> bool:
+    """Another instance of the pool takes requests."""
+    return any(i.uid != active.uid and i.ready and i.in_rotation and not i.deleting for i in view.instances)
 
 
 def _drained(
@@ -261,10 +303,10 @@ def _drained(
     verdict: InstanceVerdict | None,
     finding: Finding | None,
     world: World,
-) -> tuple[bool, int]:
-    """Whether nothing is left to wait for, and how many streams the eviction would cut."""
+) -> tuple[bool, int | None]:
+    """Whether nothing is left to wait for, and how many streams the eviction would cut (None: nobody knows)."""
     if active.evicting_since is not None:
-        return True, active.streams_cut or 0
+        return True, active.streams_cut
     if finding and finding.serves_nothing:
         return True, 0
     since = epoch(active.draining_since) if active.draining_since else world.now
@@ -275,12 +317,12 @@ def _drained(
     if running == 0 and world.now - withdrawn >= DRAIN_SETTLE_SECONDS:
         return True, 0
     if world.now - max(since, withdrawn) >= world.times.drain_timeout:
-        return True, int(running or 0)
+        return True, None if running is None else int(running)
     return False, 0
 
 
-def _with_replacement(active: ActiveRemediation, world: World) -> ActiveRemediation:
-    """`active` with the pod that took the victim's place, once one is seen."""
+def _with_replacement(active: ActiveRemediation, world: World, skew: float = 0.0) -> ActiveRemediation:
+    """`active` with the pod that took the victim's place, once one is seen; `skew` seconds between the clocks."""
     if active.replacement_uid is not None:
         return active
     began = active.released_at or active.evicting_since or active.draining_since or active.reserved_at
@@ -290,7 +332,7 @@ def _with_replacement(active: ActiveRemediation, world: World) -> ActiveRemediat
     new = [
         i
         for i in world.view.members
-        if i.uid != active.uid and i.uid not in world.claimed and i.created_at >= earliest
+        if i.uid != active.uid and i.uid not in world.claimed and i.created_at >= earliest - skew
     ]
     if not new:
         return active
@@ -315,10 +357,18 @@ def _ended_at(active: ActiveRemediation, world: World) -> float:
 def _replacing(active: ActiveRemediation, world: World) -> Step:
     active = _with_replacement(active, world)
     if active.replacement_uid is None:
+        active = _with_replacement(active, world, CLOCK_SKEW_SECONDS)
+    replacement = world.view.instance(active.replacement_uid or "")
+    if not (replacement and replacement.ready) and world.view.revision != active.revision:
+        why = "the spec asks for another revision: its rollout brings the replacement"
+        return Step(finished(active, "Cancelled", why, world.now))
+    if active.replacement_uid is None:
+        if _complete(active, world):
+            why = "its pool has all its instances without a replacement that can be told"
+            return Step(finished(active, "Cancelled", why, world.now))
         return Step(_said(active, "waits for its replacement"))
     if active.cancelling:
         return Step(finished(active, "Cancelled", "the trigger cleared after the release", world.now))
-    replacement = world.view.instance(active.replacement_uid)
     if replacement is None or replacement.deleting:
         again = active.model_copy(
             update={"replacement_uid": None, "replacement_name": None, "replaced_at": None}
@@ -338,7 +388,16 @@ def _replacing(active: ActiveRemediation, world: World) -> Step:
         return Step(
             finished(active, "NotCured", "its replacement was not Ready within the start budget", world.now)
         )
-    return Step(_said(active, "its replacement is not Ready yet"))
+    why = replacement.waiting_reason or ("starting" if replacement.node else "not scheduled: no room for it")
+    return Step(_said(active, f"its replacement {replacement.name} is not Ready yet ({why})"))
+
+
+def _complete(active: ActiveRemediation, world: World) -> bool:
+    """The pool was scaled down in the meantime, say: Kubernetes will make no further pod."""
+    since = epoch(active.deleted_at) if active.deleted_at else world.now
+    view = world.view
+    short = any(s.actual < s.wanted for s in view.sets)
+    return not short and len(view.members) >= view.wanted and world.now - since >= COMPLETE_SECONDS
 
 
 def _watched(active: ActiveRemediation, world: World) -> Step | None:

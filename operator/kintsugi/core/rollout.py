@@ -45,7 +45,8 @@ class Setting:
     now: float
     drain_timeout: float
     healing: bool
-    """A remediation is in flight in this pool: one budget for both (design §9)."""
+    """A remediation is removing or replacing in this pool: one budget for both (design §9). One that only holds its
+    victim back, or only watches its replacement, stands in nobody's way: the new revision may be the cure."""
     before: RolloutStatus | None
     retiring: Mapping[str, float | None]
     """UID to epoch seconds: pods that a rollout or a scale-down withdrew."""
@@ -90,7 +91,13 @@ def _first_of_revision(view: PoolView, olds: tuple[ReplicaSet, ...], setting: Se
         return Course((Create(manifest),), "rollout", progress, strategy)
     if strategy is None:
         return Course((), "rollout", progress, None, "looks for room")
-    return Course(_retire_one(view, olds[0], setting), "rollout", progress, strategy)
+    return Course(_retire_one(view, _next_old(view, olds), setting), "rollout", progress, strategy)
+
+
+def _next_old(view: PoolView, olds: tuple[ReplicaSet, ...]) -> ReplicaSet:
+    """The old ReplicaSet that loses a pod next: one whose pods serve nobody first, then the oldest."""
+    serving = {i.revision for i in view.instances if view.serves(i)}
+    return min(olds, key=lambda s: (s.wanted == 0, s.revision in serving, s.created_at, s.name))
 
 
 def _surges(view: PoolView) -> bool:
@@ -119,7 +126,7 @@ def _roll(view: PoolView, target: ReplicaSet, olds: tuple[ReplicaSet, ...], sett
         return Course((scale,), "rollout", progress, strategy)
     if view.room is None and total <= view.wanted and strategy is None:
         return Course((), "rollout", progress, strategy, "looks for room")
-    return Course(_retire_one(view, olds[0], setting), "rollout", progress, strategy)
+    return Course(_retire_one(view, _next_old(view, olds), setting), "rollout", progress, strategy)
 
 
 def _strategy(view: PoolView, setting: Setting) -> str | None:
@@ -142,7 +149,7 @@ def _retire_one(view: PoolView, old: ReplicaSet, setting: Setting) -> tuple[Acti
     since = setting.retiring.get(victim.uid)
     if since is None:
         unavailable = view.wanted - view.serving(without=[victim.uid])
-        if unavailable > setting.deployment.spec.rollout.max_unavailable:
+        if view.serves(victim) and unavailable > setting.deployment.spec.rollout.max_unavailable:
             return ()
         stamp = moment(setting.now).isoformat(timespec="seconds").replace("+00:00", "Z")
         return (Retire(victim.name, victim.uid, stamp),)

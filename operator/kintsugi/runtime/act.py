@@ -170,7 +170,8 @@ def _refrain(
     active = next((a for a in plan.status.remediations.active if a.id == attempt), None)
     view = fresh.get(active.pool) if active else None
     if view is None:
-        return "its pool is not in the spec any more"
+        released = isinstance(action, Evict) and active is not None and active.path == "Surge"
+        return None if released else "its pool is not in the spec any more"
     budget = snapshot.deployment.spec.healing.budget
     return reason_to_refrain(action, active, view, budget.min_healthy_percent, times)
 
