@@ -157,6 +157,58 @@ FLEET_GAUGES: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One counter (its series end in `_total`), or one histogram where it has `buckets` in seconds."""
+
+    name: str
+    about: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+PASSES: Final = Counted("kintsugi_passes", "Passes by result: ok, conflict or error.", ("result",))
+PASS_SECONDS: Final = Counted(
+    "kintsugi_pass_duration_seconds",
+    "Duration of passes.",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+ACTIONS: Final = Counted("kintsugi_actions", "Actions that passes carried out.", ("action",))
+EVENTS: Final = Counted("kintsugi_events", "Transitions told as Events.", ("reason",))
+REMEDIATIONS: Final = Counted(
+    "kintsugi_remediations",
+    "Remediations that ended, by trigger, remedy and outcome.",
+    ("trigger", "remedy", "outcome"),
+)
+CALLS: Final = Counted(
+    "kintsugi_kube_requests", "Requests to the API server.", ("verb", "resource", "outcome")
+)
+CALL_SECONDS: Final = Counted(
+    "kintsugi_kube_request_duration_seconds",
+    "Duration of requests to the API server, their wait for a thread included.",
+    ("verb",),
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
+)
+COUNTED: Final = (PASSES, PASS_SECONDS, ACTIONS, EVENTS, REMEDIATIONS, CALLS, CALL_SECONDS)
+
+
+def table() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """(name as scraped, type, labels, meaning) of every metric, for the documentation."""
+    counted = [
+        (
+            each.name if each.buckets else f"{each.name}_total",
+            "histogram" if each.buckets else "counter",
+            each,
+        )
+        for each in COUNTED
+    ]
+    return [
+        *((gauge.name, "gauge", ("fleet", *gauge.labels), gauge.about) for gauge in FLEET_GAUGES),
+        *((name, kind, each.labels, each.about) for name, kind, each in counted),
+        ("kintsugi_build_info", "gauge", ("version", "python"), "Always 1."),
+    ]
+
+
 class Telemetry:
     """Takes notes of passes and calls, and renders them. One per process, with a registry of its own."""
 
@@ -164,38 +216,18 @@ class Telemetry:
         self._mono = mono
         self.registry = CollectorRegistry()
         self._notes: dict[Key, Note] = {}
-        self._passes = Counter("kintsugi_passes", "Passes by result.", ("result",), registry=self.registry)
-        self._seconds = Histogram(
-            "kintsugi_pass_duration_seconds",
-            "Duration of passes.",
-            buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
-            registry=self.registry,
-        )
-        self._actions = Counter(
-            "kintsugi_actions", "Actions that passes carried out.", ("action",), registry=self.registry
-        )
-        self._events = Counter(
-            "kintsugi_events", "Transitions told as Events.", ("reason",), registry=self.registry
-        )
-        self._remediations = Counter(
-            "kintsugi_remediations",
-            "Remediations that ended, by trigger, remedy and outcome.",
-            ("trigger", "remedy", "outcome"),
-            registry=self.registry,
-        )
-        self._calls = Counter(
-            "kintsugi_kube_requests",
-            "Requests to the API server.",
-            ("verb", "resource", "outcome"),
-            registry=self.registry,
-        )
-        self._call_seconds = Histogram(
-            "kintsugi_kube_request_duration_seconds",
-            "Duration of requests to the API server, their wait for a thread included.",
-            ("verb",),
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
-            registry=self.registry,
-        )
+        self._counters = {
+            each.name: Counter(each.name, each.about, each.labels, registry=self.registry)
+            for each in COUNTED
+            if not each.buckets
+        }
+        self._histograms = {
+            each.name: Histogram(
+                each.name, each.about, each.labels, buckets=each.buckets, registry=self.registry
+            )
+            for each in COUNTED
+            if each.buckets
+        }
         info = Gauge("kintsugi_build_info", "Always 1.", ("version", "python"), registry=self.registry)
         info.labels(__version__, platform.python_version()).set(1)
         self.registry.register(_Latest(self._notes))
@@ -204,13 +236,13 @@ class Telemetry:
         """Remember the latest pass over one deployment, and count what it did."""
         self._notes[snapshot.key] = Note(snapshot, judged, plan, self._mono(), self._mono)
         for action in plan.actions:
-            self._actions.labels(type(action).__name__).inc()
+            self._count(ACTIONS, type(action).__name__)
         for happening in plan.happenings:
-            self._events.labels(happening.reason).inc()
+            self._count(EVENTS, happening.reason)
         ended = {each.id for each in snapshot.deployment.status.remediations.recent if each.outcome}
         for each in plan.status.remediations.recent:
             if each.outcome and each.id not in ended:
-                self._remediations.labels(each.trigger, each.remedy or "", each.outcome).inc()
+                self._count(REMEDIATIONS, each.trigger, each.remedy or "", each.outcome)
 
     def forget(self, key: Key) -> None:
         """Drop a deployment's series."""
@@ -218,17 +250,20 @@ class Telemetry:
 
     def passed(self, key: Key, result: str, seconds: float) -> None:
         """Count one pass: `result` is ok, conflict or error; `seconds` its duration."""
-        self._passes.labels(result).inc()
-        self._seconds.observe(seconds)
+        self._count(PASSES, result)
+        self._histograms[PASS_SECONDS.name].observe(seconds)
 
     def called(self, verb: str, resource: str, outcome: str, seconds: float) -> None:
         """Count one request to the API server; fits `KubeClient(observer=…)`."""
-        self._calls.labels(verb, resource, outcome).inc()
-        self._call_seconds.labels(verb).observe(seconds)
+        self._count(CALLS, verb, resource, outcome)
+        self._histograms[CALL_SECONDS.name].labels(verb).observe(seconds)
 
     def page(self) -> bytes:
         """The page, in Prometheus' text format 0.0.4."""
         return generate_latest(self.registry)
+
+    def _count(self, what: Counted, *labels: str) -> None:
+        self._counters[what.name].labels(*labels).inc()
 
 
 class _Latest(Collector):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kintsugi.adapters.telemetry import FLEET_GAUGES, Telemetry
+from kintsugi.adapters.telemetry import FLEET_GAUGES, Telemetry, table
 from kintsugi.api.condition import Condition
 from kintsugi.api.status import (
     DeploymentStatus,
@@ -148,3 +148,14 @@ def test_every_gauge_has_a_name_of_ours_and_says_what_it_is() -> None:
         assert gauge.name.startswith("kintsugi_")
         assert gauge.about.endswith(".")
         assert not gauge.name.endswith("_total")
+
+
+def test_the_table_names_every_metric_that_a_page_has(telemetry: Telemetry) -> None:
+    telemetry.passed(Key("llm", "chat"), "ok", 0.02)
+    telemetry.called("get", "pods", "ok", 0.004)
+    scraped = {
+        (f"{family.name}_total" if family.type == "counter" else family.name, family.type)
+        for family in text_string_to_metric_families(telemetry.page().decode())
+        if not family.name.endswith("_created")
+    }
+    assert scraped == {(name, kind) for name, kind, _, _ in table()}

@@ -105,6 +105,8 @@ class KubeClient:
         configuration.connection_pool_maxsize = threads
         # urllib3 would otherwise sleep out a Retry-After on our threads, and repeat writes.
         configuration.retries = False
+        # A middlebox that forgets an idle connection is noticed by the kernel, not by a write that hangs.
+        configuration.keep_alive = True
         self._configuration = configuration
         self._pool = kubernetes.client.ApiClient(configuration).rest_client.pool_manager
         self._threads = ThreadPoolExecutor(threads, "kube")
