@@ -53,12 +53,20 @@ class CostModel:
 
     def solve(self, mono: float) -> None:
         """Fit θ ≥ 0, starting from the last one."""
-        theta, moments, targets = self.theta, self.moments, self.targets
+        theta = self.theta
+        rows = list(enumerate(zip(self.moments, self.targets, strict=True)))
         for _ in range(ROUNDS):
-            for a in range(SIZE):
-                row = moments[a]
-                rest = math.fsum(row[b] * theta[b] for b in range(SIZE)) - row[a] * theta[a]
-                theta[a] = max(0.0, (targets[a] - rest) / (row[a] * (1 + _RIDGE) + _TINY))
+            for a, (row, target) in rows:
+                # Written out, since a pass may solve hundreds of models.
+                fit = (
+                    row[0] * theta[0]
+                    + row[1] * theta[1]
+                    + row[2] * theta[2]
+                    + row[3] * theta[3]
+                    + row[4] * theta[4]
+                )
+                rest = target - fit + row[a] * theta[a]
+                theta[a] = rest / (row[a] * (1 + _RIDGE) + _TINY) if rest > 0 else 0.0
         self.solved_at = mono
 
     def cost(self, x: Features) -> float | None:
