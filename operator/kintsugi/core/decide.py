@@ -235,6 +235,7 @@ class _Healing:
             claimed=frozenset(uid for uid in claimed if uid),
             answers=self._snapshot.answers,
             start_budget=start_budget_seconds(view.pool),
+            observed_for=self._snapshot.mono - self._snapshot.observed_since,
         )
 
     def _withhold(self, instance: str, answer: Answer) -> None:

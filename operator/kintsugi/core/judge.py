@@ -73,7 +73,11 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     spec, mono, now = snapshot.deployment.spec, snapshot.mono, snapshot.now
     late = memory.begin(mono, snapshot.late_by, times, snapshot.instances)
     trigger = spec.healing.triggers.fragmentation
-    looks = [look(instance, mono, now, times, memory, trigger) for instance in snapshot.instances]
+    reserved = _reserved(snapshot)
+    looks = [
+        look(i, mono, now, times, memory, trigger, (i.uid, i.started_at) in reserved)
+        for i in snapshot.instances
+    ]
     up = [one for one in looks if _was_ready(one)]
     _judge_steps(up, memory, snapshot, times)
     siblings = _Siblings(len(up), sum(one.new_page for one in up), Counter(one.instance.pool for one in up))
@@ -110,6 +114,15 @@ def _judge_steps(up: Sequence[Look], memory: Memory, snapshot: Snapshot, times: 
     ]
     drop = float(snapshot.deployment.spec.healing.triggers.throughput.drop_percent)
     slow_pass(entries, memory.slow, mono, snapshot.now, times, drop)
+
+
+def _reserved(snapshot: Snapshot) -> set[tuple[str, float | None]]:
+    """Processes (pod UID and container start) for which a remediation of fragmentation is committed and not over."""
+    return {
+        (a.uid, a.started_at.timestamp() if a.started_at else None)
+        for a in snapshot.deployment.status.remediations.active
+        if a.trigger == Detector.FRAGMENTED.value and a.outcome is None
+    }
 
 
 def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> InstanceVerdict:

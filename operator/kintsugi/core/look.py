@@ -38,9 +38,18 @@ class Look:
 
 
 def look(
-    instance: Instance, mono: float, now: float, times: Times, memory: Memory, trigger: FragmentationTrigger
+    instance: Instance,
+    mono: float,
+    now: float,
+    times: Times,
+    memory: Memory,
+    trigger: FragmentationTrigger,
+    proven: bool = False,
 ) -> Look:
-    """Move the evidence on one instance. `mono` and `now` are the pass's times."""
+    """Move the evidence on one instance. `mono` and `now` are the pass's times.
+
+    `proven`: a reservation for fragmentation is committed for this very process (see `FragmentationState.proven`).
+    """
     pod = memory.pod(instance.uid)
     see_pod(pod, instance, mono, now, times)
     process = memory.process(instance, mono, now, times)
@@ -59,7 +68,7 @@ def look(
     limit = limits(times, instance.chunked_prefill or process.stall.chunked_proven, instance.longest_prefill)
     if new_page and process.sample is not None:
         _take_sample(process, process.sample, instance, times, limit, now)
-    _see_fragmentation(process, mono, now, times, trigger, new_page)
+    _see_fragmentation(process, mono, now, times, trigger, new_page, proven)
     return Look(instance, pod, process, limit, new_page)
 
 
@@ -86,6 +95,7 @@ def _see_fragmentation(
     times: Times,
     trigger: FragmentationTrigger,
     new_page: bool,
+    proven: bool,
 ) -> None:
     line = fragmented.Line(float(trigger.threshold_percent), times)
     sample = process.sample
@@ -93,6 +103,7 @@ def _see_fragmentation(
         del process.fragmentation[gone]
     for source in trigger.sources:
         state = process.fragmentation.setdefault(source, fragmented.FragmentationState())
+        state.proven = state.proven or proven
         values: dict[str, float] | None = None
         if new_page and sample is not None:
             series = sample.telemetry.get(SOURCES[source], {})

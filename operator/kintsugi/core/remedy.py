@@ -56,6 +56,8 @@ class World:
     """UIDs of pods that already stand for another victim."""
     answers: Mapping[str, bool]
     start_budget: float
+    observed_for: float
+    """Seconds since this operator process first looked at the deployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +127,38 @@ def _cancelled(active: ActiveRemediation, victim: Instance | None, message: str,
     return Step(ended, actions)
 
 
-def _cleared(active: ActiveRemediation, victim: Instance, world: World) -> bool:
-    """Positively well again: fresh data says so. Absence of data is no recovery."""
+def _cleared(active: ActiveRemediation, world: World) -> bool:
+    """Positively well again: fresh data says so. Absence of data is no recovery.
+
+    Where the evidence merely lapsed (a slow engine without traffic can't be measured) and this process itself
+    reserved the attempt, a well verdict is enough; after an operator restart only the detector's own word is.
+    """
     verdict = world.view.verdicts.get(active.uid)
     if verdict is None or not verdict.fresh or finding_of(verdict, active.trigger):
         return False
     if any(detector.value == active.trigger for detector in verdict.cleared):
         return True
-    return verdict.verdict in (Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED)
+    well = verdict.verdict in (Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED)
+    return well and not _reserved_before(active, world)
 
 
 def _other_trigger(active: ActiveRemediation, world: World) -> Finding | None:
     """What else the victim is sick of: a hung engine exports nothing more, and its first trigger would never end."""
     verdict = world.view.verdicts.get(active.uid)
     return verdict.sick() if verdict else None
+
+
+def _reserved_before(active: ActiveRemediation, world: World) -> bool:
+    """The attempt was reserved by an operator process before this one, whose evidence is gone."""
+    return epoch(active.reserved_at) < world.now - world.observed_for
+
+
+def _evidence_is_lost(active: ActiveRemediation, world: World) -> bool:
+    """Reserved by an operator process before this one, which has watched a readable engine for a full window since."""
+    verdict = world.view.verdicts.get(active.uid)
+    readable = verdict is not None and verdict.fresh
+    window = max(world.times.fragmentation_window, world.times.throughput_window, world.times.stall_remove)
+    return readable and _reserved_before(active, world) and world.observed_for > 1.5 * window
 
 
 def _new_process(active: ActiveRemediation, victim: Instance) -> bool:
@@ -157,13 +177,18 @@ def _quarantined(active: ActiveRemediation, world: World) -> Step:
         )
     finding = finding_of(world.view.verdicts.get(active.uid), active.trigger)
     if finding is None:
-        if _cleared(active, victim, world):
+        if _cleared(active, world):
             return _cancelled(active, victim, "the trigger cleared: given back untouched", world.now)
         other = _other_trigger(active, world)
         if other:
             return _cancelled(
                 active, victim, f"{other.detector.value} was found since, and takes over", world.now
             )
+        if _evidence_is_lost(active, world):
+            why = (
+                "an operator restart lost its evidence, and it did not come back in a full window: given back"
+            )
+            return _cancelled(active, victim, why, world.now)
         waiting = _said(active, "waits: nothing certain is known of it now")
         return Step(
             waiting,
@@ -242,7 +267,7 @@ def _draining(active: ActiveRemediation, world: World) -> Step:
         if active.path == "Surge":
             release = Release(victim.name, victim.uid, active.id)
             return Step(_said(active, "is let go, so that its replacement starts"), (release,))
-    elif finding is None and _cleared(active, victim, world):
+    elif finding is None and _cleared(active, world):
         active = active.model_copy(update={"cancelling": True})
     actions: list[Action] = []
     if victim.in_rotation:
@@ -275,7 +300,7 @@ def _revoked(
         why = "its process was restarted: the evidence was about another one"
         return _cancelled(_not_released(active), victim, why, world.now)
     if finding is None:
-        if _cleared(active, victim, world):
+        if _cleared(active, world):
             why = "the trigger cleared while it drained: given back"
             return _cancelled(_not_released(active), victim, why, world.now)
         if _other_trigger(active, world):
@@ -445,7 +470,7 @@ def _probation(active: ActiveRemediation, world: World) -> Step:
     well = {Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED}
     if verdict and verdict.fresh and verdict.verdict in well and answered:
         return Step(finished(active, "Cured", "its replacement is well after its probation", world.now))
-    if world.now < warm + 2 * world.times.probation:
+    if world.now < warm + 2 * world.times.probation or answered is None:  # nobody asked: we were away
         return Step(_said(active, "on probation for longer: not enough is known of the replacement"), actions)
     if answered is False:
         return Step(finished(active, "NotCured", "its replacement does not answer a real request", world.now))

@@ -17,6 +17,10 @@ def registry_for(ring: Ring) -> kopf.OperatorRegistry:
     """Handlers for one operator, in a registry of their own: importing this module registers nothing."""
     registry = kopf.OperatorRegistry()
 
+    @kopf.on.login(registry=registry)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
     @kopf.on.event(GROUP, VERSION, DEPLOYMENT_PLURAL, registry=registry)
     def rang(*, namespace: str | None, name: str, type: str, **_: Any) -> None:
         ring(Key(namespace or "", name), type == "DELETED")

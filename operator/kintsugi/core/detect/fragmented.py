@@ -84,6 +84,9 @@ class FragmentationState:
     blind: bool = False
     watched_from_start: bool | None = None
     """False where this process was first seen after its reference time: what a restart gives back is then unknown."""
+    proven: bool = False
+    """A committed reservation says that this very process was below the line after its warm-up, as an operator saw
+    that has been restarted since. The window above the line must still be seen anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ def see(
         slack = times.fragmentation_reference * (1 - REFERENCE_SHARE)
         state.watched_from_start = age <= times.warm_up + slack
     _learn_reference(state, values, age, times)
-    candidates = [v for name, v in values.items() if _is_candidate(state.workers[name], line)]
+    candidates = [v for name, v in values.items() if state.proven or _is_candidate(state.workers[name], line)]
     if not candidates:
         return
     window.add(mono, max(candidates))
