@@ -7,6 +7,7 @@ from typing import Final
 from kintsugi.api.effective import pools_of
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus, WithheldAction
 from kintsugi.core.accept import problems_of_spec
+from kintsugi.core.attempt import World, orphaned
 from kintsugi.core.children import children
 from kintsugi.core.finding import Finding, Verdict
 from kintsugi.core.gate import Answer, Question, ask_gates, first_closed
@@ -17,7 +18,7 @@ from kintsugi.core.names import ATTEMPT_ANNOTATION, RETIRING_SINCE_ANNOTATION
 from kintsugi.core.plan import Action, Plan, Restore
 from kintsugi.core.poolview import PoolView, pool_views
 from kintsugi.core.record import remediation_of
-from kintsugi.core.remedy import World, advance, orphaned
+from kintsugi.core.remedy import advance
 from kintsugi.core.render import start_budget_seconds
 from kintsugi.core.report import Facts, report
 from kintsugi.core.rollout import Course, Setting, course, leaving, retiring_pods

@@ -84,6 +84,7 @@ class Memory:
         keys = {i.process for i in instances}
         self.pods = {uid: pod for uid, pod in self.pods.items() if uid in uids}
         self.processes = {key: found for key, found in self.processes.items() if key in keys}
+        self.kept = {key: kept for key, kept in self.kept.items() if key.uid in uids}
         gap = 0.0 if self.last_mono is None else mono - self.last_mono
         self.last_mono = mono
         late = late_by > times.late_limit or gap > times.readable_gap + times.late_limit

@@ -154,7 +154,7 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     spec = snapshot.deployment.spec
     budget = start_budget(spec, instance.pool) / spec.healing.speed_up
     about_life = (
-        dead_finding(one.pod, instance, mono, budget),
+        dead_finding(one.pod, instance, mono, budget, times),
         start_finding(one.pod, instance, now, budget),
     )
     found = [finding for finding in about_life if finding is not None]

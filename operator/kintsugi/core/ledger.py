@@ -14,9 +14,9 @@ from kintsugi.api.status import (
     StormStatus,
     WithheldAction,
 )
+from kintsugi.core.attempt import owes_restore
 from kintsugi.core.finding import Detector, Finding
 from kintsugi.core.moment import epoch, moment
-from kintsugi.core.remedy import owes_restore
 from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.times import Times
 

@@ -1,9 +1,9 @@
 """The last look before a pod is touched: against pods read a moment ago, not those of the pass (safety rule 6)."""
 
 from kintsugi.api.status import ActiveRemediation
+from kintsugi.core.attempt import finding_of
 from kintsugi.core.plan import Action, Evict, Release, Withdraw
 from kintsugi.core.poolview import PoolView
-from kintsugi.core.remedy import finding_of
 from kintsugi.core.times import Times
 
 

@@ -29,6 +29,8 @@ _UNESCAPED: Final = {"n": "\n", '"': '"', "\\": "\\"}
 
 DEFAULT_RANK: Final = "0"
 """The rank of series without an `engine` label (one engine, or an old engine)."""
+MAX_RANK_NAME: Final = 32
+"""Characters of a rank's name that are kept; it comes from the page and goes into messages and request ids."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +143,7 @@ class PageReader:
         if found is None:
             signal, kind, part, age = row
             by_label = dict(pairs)
-            rank = by_label.get("engine", DEFAULT_RANK)
+            rank = by_label.get("engine", DEFAULT_RANK)[:MAX_RANK_NAME]
             found = Target(signal, kind, rank, by_label.get(part, "") if part else "", age, by_label)
             if signal is Signal.ITL_BUCKET and not _is_long_gap(found.part):
                 return None

@@ -12,9 +12,9 @@ from kintsugi.api.remediation import (
 )
 from kintsugi.api.status import ActiveRemediation
 from kintsugi.core import names
+from kintsugi.core.attempt import finding_of
 from kintsugi.core.finding import InstanceVerdict
 from kintsugi.core.gate import Answer
-from kintsugi.core.remedy import finding_of
 from kintsugi.core.render import owner_reference
 from kintsugi.core.snapshot import Snapshot
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.status import RolloutStatus
+from kintsugi.core.attempt import DRAIN_SETTLE_SECONDS, FATAL_WAITS
 from kintsugi.core.finding import Verdict
 from kintsugi.core.moment import epoch, moment
 from kintsugi.core.names import RETIRING_SINCE_ANNOTATION
 from kintsugi.core.plan import Action, Create, Delete, Retire, Scale, Unretire
 from kintsugi.core.poolview import PoolView
-from kintsugi.core.remedy import DRAIN_SETTLE_SECONDS, FATAL_WAITS
 from kintsugi.core.render import replica_set, start_budget_seconds
 from kintsugi.core.snapshot import Instance, ReplicaSet
 

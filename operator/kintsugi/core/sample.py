@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from kintsugi.core.page import DEFAULT_RANK, PageReader, PageValues, Target
+from kintsugi.core.page import DEFAULT_RANK, MAX_RANK_NAME, PageReader, PageValues, Target
 from kintsugi.core.reading import Absent, Reading, Unreadable, Value
 from kintsugi.core.series import NOT_APPLICABLE, TABLE, Kind, Signal
 from kintsugi.core.snapshot import Page
@@ -251,10 +251,10 @@ def _count(target: Target, number: float, totals: dict[str, float], seen: set[st
 
 
 def _worker(target: Target) -> str:
-    engine, worker = target.labels.get("engine"), target.labels.get("rank")
-    if worker is None:
-        return engine or DEFAULT_RANK
-    return worker if engine in (None, DEFAULT_RANK) else f"{engine}/{worker}"
+    engine, worker = target.labels.get("engine"), target.labels.get("rank", "")[:MAX_RANK_NAME]
+    if not worker:
+        return target.rank
+    return worker if engine in (None, DEFAULT_RANK) else f"{target.rank}/{worker}"
 
 
 def _positive(text: str | None) -> float | None:

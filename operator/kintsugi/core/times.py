@@ -7,6 +7,8 @@ from kintsugi.api.spec import DeploymentSpec
 
 LATE_FLOOR: Final = 0.5
 """Real seconds: even in a rehearsal our loop is not called late below this, since a busy machine delays any loop."""
+GAP_FLOOR: Final = 2.0
+"""Real seconds: in a rehearsal too, evidence on a busy machine has gaps as long as this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,12 @@ def effective_times(spec: DeploymentSpec) -> Times:
         probation=float(healing.probation_seconds),
         drain_timeout=float(healing.drain.timeout_seconds),
     )
-    return written.sped_up(healing.speed_up)
+    fast = written.sped_up(healing.speed_up)
+    return replace(
+        fast,
+        readable_gap=max(fast.readable_gap, GAP_FLOOR),
+        fragmentation_gap=max(fast.fragmentation_gap, GAP_FLOOR),
+    )
 
 
 def start_budget(spec: DeploymentSpec, pool: str | None) -> float:

@@ -30,6 +30,8 @@ class PodState:
     """Since when a pod that had been Ready has had no process that is."""
     down_since: float | None = None
     """The same in epoch seconds, for people."""
+    refused_at: float | None = None
+    """Since when the port refuses though the kubelet says Ready."""
     recovered: bool = False
     """Ready again after having been down, in a new process."""
 
@@ -40,6 +42,10 @@ def see_pod(state: PodState, instance: Instance, mono: float, now: float, times:
         state.restarted_at += [mono] * (instance.restarts - state.restarts)
     state.restarts = instance.restarts
     state.restarted_at = [at for at in state.restarted_at if mono - at <= times.dead_restarts_window]
+    if not (instance.ready and _refuses(instance)):
+        state.refused_at = None
+    elif state.refused_at is None:
+        state.refused_at = mono
     if instance.ready and instance.started_at is not None:
         state.recovered = bool(state.restarted_at)
         state.ready_process, state.down_at, state.down_since = instance.started_at, None, None
@@ -56,7 +62,9 @@ def is_down(state: PodState, instance: Instance) -> bool:
     return instance.started_at is None or instance.started_at != state.ready_process or _refuses(instance)
 
 
-def dead_finding(state: PodState, instance: Instance, mono: float, start_budget: float) -> Finding | None:
+def dead_finding(
+    state: PodState, instance: Instance, mono: float, start_budget: float, times: Times
+) -> Finding | None:
     """What is to be said of this pod's life, or None where nothing is. `start_budget` in seconds."""
     down = 0.0 if state.down_at is None else mono - state.down_at
     if instance.phase in _ENDED:
@@ -85,6 +93,9 @@ def dead_finding(state: PodState, instance: Instance, mono: float, start_budget:
             serves_nothing=True,
             silent_seconds=down,
         )
+    if state.refused_at is not None and mono - state.refused_at >= times.readable_gap:
+        text = f"refuses connections for {mono - state.refused_at:.0f} s though the kubelet calls it Ready"
+        return Finding(Detector.DEAD, "Refused", Severity.SUSPECT, text, instance.ready_since or 0.0)
     if state.recovered:
         text = f"restarted in place and Ready again, {count} times lately{_last(instance)}"
         return Finding(Detector.DEAD, "RestartedInPlace", Severity.INFO, text, instance.started_at or 0.0)
@@ -97,7 +108,7 @@ def start_finding(state: PodState, instance: Instance, now: float, start_budget:
         return None
     since = instance.started_at if instance.started_at is not None else instance.created_at
     if instance.waiting_reason and instance.waiting_reason not in ("ContainerCreating", "PodInitializing"):
-        text = instance.waiting_message or "the engine container waits"
+        text = instance.waiting_message[:400] or "the engine container waits"
         return Finding(Detector.DEAD, instance.waiting_reason, Severity.ADVICE, text, instance.created_at)
     if now - since > start_budget and instance.phase == "Running":
         text = f"not Ready {now - since:.0f} s after its start, more than its budget of {start_budget:.0f} s"

@@ -78,6 +78,8 @@ class FragmentationState:
     """Monotonic time of the last fresh sample."""
     value: float | None = None
     """The last value, worst worker, percent."""
+    high_since: float | None = None
+    """Epoch seconds from which on the value has been above the line, for people."""
     sick: bool = False
     sick_since: float | None = None
     cleared: bool = False
@@ -122,6 +124,8 @@ def see(
         return
     state.last, state.blind = mono, False
     state.value = max(values.values())
+    above = state.value > line.threshold
+    state.high_since = (now if state.high_since is None else state.high_since) if above else None
     if age < times.warm_up:
         return
     if state.watched_from_start is None:
@@ -204,7 +208,7 @@ def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> 
             "HighSinceStart",
             Severity.ADVICE,
             text,
-            0.0,
+            state.high_since or 0.0,
             tuple(evidence),
             removable=False,
         )
@@ -215,7 +219,7 @@ def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> 
             "ReferenceUnknown",
             Severity.ADVICE,
             text,
-            0.0,
+            state.high_since or 0.0,
             tuple(evidence),
             removable=False,
         )

@@ -1,11 +1,15 @@
 """What the stall clocks say: findings with their evidence, per rank, and of an API server that went silent."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from kintsugi.core.detect.stalled import Limits, RankClock, StallState, blocked, convinced
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.sample import RankSample, Sample
 from kintsugi.core.times import Times
+
+MAX_FINDINGS: Final = 4
+"""Findings on the ranks of one instance that are told, worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ def findings(
             )
         if clock.admit >= times.not_admitting_canary and clock.admit_ping is not None:
             found.append(_admission_finding(name, clock, rank, reach, limit))
-    return sorted(found, key=lambda finding: -finding.severity)
+    return sorted(found, key=lambda finding: -finding.severity)[:MAX_FINDINGS]
 
 
 def _numbers(rank: RankSample | None) -> tuple[Evidence, ...]:

@@ -1,0 +1,148 @@
+"""The second half of a remediation: the replacement comes up, warms up and is proven."""
+
+from kintsugi.api.status import ActiveRemediation
+from kintsugi.core.attempt import (
+    CLOCK_SKEW_SECONDS,
+    COMPLETE_SECONDS,
+    FATAL_WAITS,
+    Step,
+    World,
+    finished,
+    said,
+)
+from kintsugi.core.finding import Detector, Verdict
+from kintsugi.core.moment import epoch, moment
+from kintsugi.core.plan import Action, Ask
+
+
+def with_replacement(active: ActiveRemediation, world: World, skew: float = 0.0) -> ActiveRemediation:
+    """`active` with the pod that took the victim's place, once one is seen; `skew` seconds between the clocks."""
+    if active.replacement_uid is not None:
+        return active
+    began = active.released_at or active.evicting_since or active.draining_since or active.reserved_at
+    earliest = epoch(began) // 1 - 1  # creation times have whole seconds
+    if active.trigger == Detector.DEAD.value:
+        earliest = min(earliest, epoch(active.detected_at) // 1 - 1, _ended_at(active, world) - 1)
+    new = [
+        i
+        for i in world.view.members
+        if i.uid != active.uid and i.uid not in world.claimed and i.created_at >= earliest - skew
+    ]
+    if not new:
+        return active
+    found = min(new, key=lambda i: (i.created_at, i.name))
+    return active.model_copy(
+        update={
+            "replacement_uid": found.uid,
+            "replacement_name": found.name,
+            "replaced_at": moment(found.created_at),
+        }
+    )
+
+
+def _ended_at(active: ActiveRemediation, world: World) -> float:
+    """When a pod that is over ended: its ReplicaSet replaced it then, however late we saw it. Epoch seconds."""
+    victim = world.view.instance(active.uid)
+    if victim is None or victim.phase not in ("Failed", "Succeeded"):
+        return world.now
+    return victim.last_termination.finished_at if victim.last_termination else victim.created_at
+
+
+def replacing(active: ActiveRemediation, world: World) -> Step:
+    active = with_replacement(active, world)
+    if active.replacement_uid is None:
+        active = with_replacement(active, world, CLOCK_SKEW_SECONDS)
+    replacement = world.view.instance(active.replacement_uid or "")
+    if not (replacement and replacement.ready) and world.view.revision != active.revision:
+        why = "the spec asks for another revision: its rollout brings the replacement"
+        return Step(finished(active, "Cancelled", why, world.now))
+    if active.replacement_uid is None:
+        if _complete(active, world):
+            why = "its pool has all its instances without a replacement that can be told"
+            return Step(finished(active, "Cancelled", why, world.now))
+        return Step(said(active, "waits for its replacement"))
+    if active.cancelling:
+        return Step(finished(active, "Cancelled", "the trigger cleared after the release", world.now))
+    if replacement is None or replacement.deleting:
+        again = active.model_copy(
+            update={"replacement_uid": None, "replacement_name": None, "replaced_at": None}
+        )
+        return Step(said(again, "its replacement went away: waits for the next"))
+    if replacement.ready:
+        ready = moment(replacement.ready_since or world.now)
+        return Step(
+            active.model_copy(
+                update={"phase": "Warming", "ready_at": ready, "message": "its replacement warms up"}
+            )
+        )
+    if replacement.waiting_reason in FATAL_WAITS or replacement.phase == "Failed":
+        why = replacement.waiting_message or replacement.waiting_reason or replacement.phase_reason
+        return Step(finished(active, "NotCured", f"its replacement does not start: {why}"[:500], world.now))
+    if replacement.node and world.now - replacement.created_at > world.start_budget:
+        return Step(
+            finished(active, "NotCured", "its replacement was not Ready within the start budget", world.now)
+        )
+    why = replacement.waiting_reason or ("starting" if replacement.node else "not scheduled: no room for it")
+    return Step(said(active, f"its replacement {replacement.name} is not Ready yet ({why})"))
+
+
+def _complete(active: ActiveRemediation, world: World) -> bool:
+    """The pool was scaled down in the meantime, say: Kubernetes will make no further pod."""
+    since = epoch(active.deleted_at) if active.deleted_at else world.now
+    view = world.view
+    short = any(s.actual < s.wanted for s in view.sets)
+    return not short and len(view.members) >= view.wanted and world.now - since >= COMPLETE_SECONDS
+
+
+def _watched(active: ActiveRemediation, world: World) -> Step | None:
+    """The end of an attempt whose replacement went away or fell sick; None while it is well."""
+    replacement = world.view.instance(active.replacement_uid or "")
+    gone = replacement is None or replacement.deleting
+    if gone and world.view.revision != active.revision:
+        return Step(finished(active, "Cancelled", "a rollout replaced its replacement", world.now))
+    if replacement is None or replacement.deleting:
+        return Step(
+            finished(active, "Ambiguous", "its replacement was removed before it was verified", world.now)
+        )
+    verdict = world.view.verdicts.get(replacement.uid)
+    sick = verdict.sick() if verdict else None
+    if sick:
+        return Step(
+            finished(active, "NotCured", f"its replacement is sick too: {sick.message}"[:500], world.now)
+        )
+    return None
+
+
+def warming(active: ActiveRemediation, world: World) -> Step:
+    ended = _watched(active, world)
+    if ended:
+        return ended
+    ready = epoch(active.ready_at) if active.ready_at else world.now
+    if world.now < ready + world.times.warm_up:
+        return Step(active)
+    warm = moment(ready + world.times.warm_up)
+    update = {"phase": "Probation", "warm_at": warm, "message": "its replacement is on probation"}
+    return Step(active.model_copy(update=update))
+
+
+def probation(active: ActiveRemediation, world: World) -> Step:
+    ended = _watched(active, world)
+    if ended:
+        return ended
+    uid = active.replacement_uid or ""
+    answered = world.answers.get(uid)
+    actions: tuple[Action, ...] = () if answered else (Ask(uid),)
+    warm = epoch(active.warm_at) if active.warm_at else world.now
+    if world.now < warm + world.times.probation:
+        return Step(active, actions)
+    verdict = world.view.verdicts.get(uid)
+    well = {Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED}
+    if verdict and verdict.fresh and verdict.verdict in well and answered:
+        return Step(finished(active, "Cured", "its replacement is well after its probation", world.now))
+    if world.now < warm + 2 * world.times.probation or answered is None:  # nobody asked: we were away
+        return Step(said(active, "on probation for longer: not enough is known of the replacement"), actions)
+    if answered is False:
+        return Step(finished(active, "NotCured", "its replacement does not answer a real request", world.now))
+    return Step(
+        finished(active, "Ambiguous", "too little is known of the replacement to call it cured", world.now)
+    )
