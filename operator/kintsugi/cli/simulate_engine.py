@@ -15,6 +15,8 @@ from kintsugi.testing.engine.shape import EngineShape, StepCost
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 _ALIASES = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size"}
+_MODEL_CONTEXT = 2**20
+"""The context of DeepSeek-V4."""
 _KV_TOKENS = 2**20
 """Token slots of the KV pool where nothing is said: one request of 1,048,576 tokens, or many short ones."""
 
@@ -29,6 +31,11 @@ def count(text: str) -> int:
     if number < 1:
         raise click.BadParameter(f"{text!r} is not greater than 0")
     return number
+
+
+def context_length(text: str) -> int:
+    """`--max-model-len`: also `auto` or `-1`, where vLLM takes what the model and the memory allow."""
+    return _MODEL_CONTEXT if text in ("auto", "-1") else count(text)
 
 
 def fault(text: str) -> Fault:
@@ -72,7 +79,7 @@ class VllmCommand(click.Command):
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option("--api-key", default=None, envvar="VLLM_API_KEY", help="Ask for this bearer token on /v1.")
 @click.option("--max-num-seqs", type=count, default="64", show_default=True)
-@click.option("--max-model-len", type=count, default="131072", show_default=True)
+@click.option("--max-model-len", type=context_length, default="131072", show_default=True)
 @click.option("--max-num-batched-tokens", type=count, default="8192", show_default=True)
 @click.option("--block-size", type=count, default="256", show_default=True)
 @click.option("--num-gpu-blocks-override", type=count, default=None, help="KV blocks. [default: 1Mi tokens]")

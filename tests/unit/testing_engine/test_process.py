@@ -15,7 +15,10 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
+from kintsugi.api.effective import pools_of
+from kintsugi.api.spec import DeploymentSpec
 from kintsugi.cli.simulate_engine import simulate_engine
+from kintsugi.core.arguments import engine_arguments
 from tests.unit.testing_engine.asking import PATHS, body, frames
 from tests.unit.testing_engine.pages import samples
 
@@ -202,6 +205,48 @@ def test_wrong_arguments_exit_with_2_and_say_why(arguments: list[str], words: st
     result = CliRunner().invoke(simulate_engine, arguments)
     assert result.exit_code == 2
     assert words in result.output
+
+
+@pytest.mark.parametrize(
+    "model", ["deepseek-ai/DeepSeek-V4-Flash-0731", "deepseek-ai/DeepSeek-V4-Pro", "mine/own"]
+)
+def test_every_command_that_the_operator_renders_is_taken(model: str) -> None:
+    document = {
+        "model": {"id": model, "servedNames": ["a", "b"]},
+        "engine": {
+            "args": {
+                "tensorParallelSize": 4,
+                "dataParallelSize": 2,
+                "enableExpertParallel": True,
+                "blockSize": 256,
+                "maxNumSeqs": 48,
+                "maxNumBatchedTokens": 32768,
+                "gpuMemoryUtilization": 0.9,
+                "kvCacheDtype": "fp8",
+                "enforceEager": False,
+                "speculative": {"method": "DSpark", "numTokens": 7},
+            },
+            "extraArgs": ["--max_num_queued_reqs=9", "--attention_config.use_fp4_indexer_cache=True"],
+        },
+        "pools": [{"name": "short", "context": {"maxTokens": 8192}}],
+    }
+    spec = DeploymentSpec.model_validate(document)
+    (pool,) = pools_of(spec)
+    context = simulate_engine.make_context("simulate-engine", engine_arguments(spec, pool))
+    taken = context.params
+    assert taken["served_model_name"] == ("a", "b")
+    assert (taken["tensor_parallel_size"], taken["data_parallel_size"]) == (4, 2)
+    assert (taken["max_num_seqs"], taken["max_model_len"], taken["max_num_queued_reqs"]) == (48, 8192, 9)
+    assert "--kv-cache-dtype" in context.args
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("8192", 8192), ("8k", 8000), ("8K", 8192), ("1M", 2**20), ("auto", 2**20), ("-1", 2**20)],
+)
+def test_lengths_are_read_as_vllm_reads_them(text: str, tokens: int) -> None:
+    context = simulate_engine.make_context("x", ["--max-model-len", text])
+    assert context.params["max_model_len"] == tokens
 
 
 def test_an_answers_file_that_holds_no_texts_is_refused(tmp_path: Path) -> None:
