@@ -50,9 +50,16 @@ class Question:
 
     @property
     def others(self) -> list[ActiveRemediation]:
-        return [
-            a for a in self.active if a.id != self.attempt and a.outcome is None and a.pool == self.view.name
-        ]
+        """Other attempts of this pool that use the budget, those included that have ended and are not in the books yet.
+
+        A stalled engine that is only withdrawn uses none: else several of them would wait for each other for ever.
+        """
+        return [a for a in self.everywhere if a.pool == self.view.name]
+
+    @property
+    def everywhere(self) -> list[ActiveRemediation]:
+        """The same in every pool of the deployment."""
+        return [a for a in self.active if a.id != self.attempt and a.counts_towards_budget]
 
 
 Gate = Callable[[Question], Answer]
@@ -126,8 +133,10 @@ def storm(q: Question) -> Answer:
             f"{len(found.sick)} instances fell sick together ({where}): a shared cause is likely, nothing is removed",
             epoch(found.last_sick_at) + q.times.storm_trial,
         )
-    if q.others:
-        return Answer("storm", False, f"half-open storm ({where}): one trial removal at a time")
+    trials = q.everywhere if found.pool == EVERY_POOL else q.others
+    if trials:
+        text = f"half-open storm ({where}): one trial removal at a time, now {trials[0].name}"
+        return Answer("storm", False, text)
     return Answer("storm", True, f"half-open storm ({where}): this is the trial")
 
 
@@ -135,6 +144,10 @@ def breaker(q: Question) -> Answer:
     for entry in q.status.remediations.breakers:
         if entry.pool == q.view.name and entry.revision == q.instance.revision:
             return Answer("breaker", False, f"removals are stopped ({entry.reason}): {entry.message}")
+    for other in q.active:
+        same = other.pool == q.view.name and other.revision == q.instance.revision
+        if same and other.outcome in ("NotCured", "Ambiguous"):
+            return Answer("breaker", False, f"removals stop with {other.name}: {other.message}")
     return Answer("breaker", True, "closed circuit")
 
 
@@ -154,7 +167,7 @@ def rollout(q: Question) -> Answer:
 def in_flight(q: Question) -> Answer:
     said = q.snapshot.deployment.spec.healing.budget.max_in_flight_per_pool
     limit = said or (max(1, q.view.wanted // 10) if q.view.wanted > 8 else 1)
-    under_way = [a for a in q.others if a.counts_towards_budget]
+    under_way = q.others
     if len(under_way) >= limit:
         return Answer(
             "inFlight", False, f"{under_way[0].name} is under way, at most {limit} at a time in a pool"
@@ -177,7 +190,7 @@ def pool_budget(q: Question) -> Answer:
     limit = said or (max(2, -(-size // 8)) if size > 8 else 2)
     since = q.snapshot.now - q.times.budget_window
     starts = sorted(
-        [epoch(a.reserved_at) for a in q.others if a.counts_towards_budget]
+        [epoch(a.draining_since or a.reserved_at) for a in q.others]
         + [
             epoch(r.started_at)
             for r in q.status.remediations.recent
@@ -197,8 +210,9 @@ def pool_budget(q: Question) -> Answer:
 def hourly_budget(q: Question) -> Answer:
     said = q.snapshot.deployment.spec.healing.budget.max_per_hour
     limit = said or max(4, q.snapshot.fleet.instances // 20)
-    mine = any(a.id == q.attempt and a.counts_towards_budget for a in q.status.remediations.active)
-    used = q.snapshot.fleet.actions_last_hour - mine
+    counted = {a.id for a in q.status.remediations.active if a.counts_towards_budget}
+    new = sum(1 for a in q.everywhere if a.id not in counted)
+    used = q.snapshot.fleet.actions_last_hour - (q.attempt in counted) + new
     return Answer("hourlyBudget", used < limit, f"{used} of {limit} replacements of this operator in an hour")
 
 

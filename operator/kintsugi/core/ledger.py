@@ -131,7 +131,7 @@ def _entry(active: ActiveRemediation) -> RecentRemediation:
         trigger=active.trigger,
         remedy=active.remedy,
         attempt=active.attempt,
-        started_at=active.reserved_at,
+        started_at=active.draining_since or active.reserved_at,
         finished_at=active.finished_at,
         outcome=active.outcome,
         replacement_uid=active.replacement_uid,
