@@ -76,7 +76,7 @@ def _weighed(
             last_sick_at=moment(max(sick.values(), default=now)),
             sick=tuple(sorted(sick)),
         )
-    last = max([epoch(before.last_sick_at), *(t for uid, t in sick.items() if uid not in before.sick)])
+    last = max([epoch(before.last_sick_at), *sick.values()])
     names = tuple(sorted({*before.sick, *sick}))[:1000]
     is_new = last > epoch(before.last_sick_at)
     if all_well(views):
