@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kintsugi.api.status import ActiveRemediation, StormStatus
-from kintsugi.core.finding import Finding, InstanceVerdict, Severity, Verdict
+from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.gate import Answer
 from kintsugi.core.moment import epoch, moment
 from kintsugi.core.names import ATTEMPT_ANNOTATION, RETIRING_SINCE_ANNOTATION
@@ -120,9 +120,14 @@ def cleared(active: ActiveRemediation, world: World) -> bool:
 
 
 def other_trigger(active: ActiveRemediation, world: World) -> Finding | None:
-    """What else the victim is sick of: a hung engine exports nothing more, and its first trigger would never end."""
+    """What else the victim is sick of: a hung engine exports nothing more, and its first trigger would never end.
+
+    What serves nothing gives way only to what serves nothing: a stalled victim goes back on a step or an answer alone.
+    """
     verdict = world.view.verdicts.get(active.uid)
-    return verdict.sick() if verdict else None
+    sick = [f for f in verdict.findings if f.severity is Severity.SICK] if verdict else []
+    idle = active.trigger in (Detector.STALLED.value, Detector.DEAD.value)
+    return next((f for f in sick if f.serves_nothing or not idle), None)
 
 
 def reserved_before(active: ActiveRemediation, world: World) -> bool:

@@ -9,7 +9,7 @@ from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus
 from kintsugi.core.accept import problems_of_spec
 from kintsugi.core.attempt import World, orphaned
 from kintsugi.core.children import children
-from kintsugi.core.finding import Finding, Verdict
+from kintsugi.core.finding import Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.gate import Answer, Question, ask_gates, first_closed
 from kintsugi.core.judged import Judged
 from kintsugi.core.ledger import book, ladder_step, reserve
@@ -160,8 +160,15 @@ class _Healing:
             if not instance.deleting
             and instance.member
             and (verdict := view.verdicts.get(instance.uid)) is not None
-            and (finding := verdict.sick()) is not None
+            and (finding := self._weightiest(verdict)) is not None
         ]
+
+    def _weightiest(self, verdict: InstanceVerdict) -> Finding | None:
+        """The Sick finding to act on: one that only observes hides none that acts, and the surest comes first."""
+        healing = self._snapshot.deployment.spec.healing
+        sick = [f for f in verdict.findings if f.severity is Severity.SICK]
+        acts = {f.detector: healing.mode_of(f.detector.value) == "Act" for f in sick}
+        return min(sick, key=lambda f: (not acts[f.detector], not f.serves_nothing), default=None)
 
     def _consider(self, view: PoolView, instance: Instance, finding: Finding) -> None:
         remedy, attempt, lineage = ladder_step(self._snapshot, instance, finding, self._times)

@@ -1,6 +1,6 @@
 """The first half of a remediation: the victim is held back, drained and evicted."""
 
-from typing import Any
+from typing import Any, Final
 
 from kintsugi.api.status import ActiveRemediation
 from kintsugi.core.attempt import (
@@ -24,6 +24,9 @@ from kintsugi.core.plan import Action, Evict, Release, Withdraw
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance
 from kintsugi.core.succession import with_replacement
+
+GIVEN_BACK: Final = frozenset({"paused", "spec", "mode", "approval", "exhausted", "breaker", "minHealthy"})
+"""Gates that only a person or the return of others opens: meanwhile a victim that still serves had better serve."""
 
 
 def quarantined(active: ActiveRemediation, world: World) -> Step:
@@ -77,6 +80,8 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
         return Step(said(active, early.message), out, early)
     answers = world.ask(victim, finding)
     closed = first_closed(answers)
+    if closed and closed.gate in GIVEN_BACK and not finding.serves_nothing:
+        return cancelled(active, victim, f"put back: {closed.message}", world.now)
     if closed:
         return Step(said(active, closed.message), out, closed, answers)
     if world.view.room is None:
