@@ -23,6 +23,9 @@ from tests.cluster.processes import PidFolder, Process, end, inside, this_proces
 from tests.cluster.spec import ClusterSpec, Owner, known, load
 from tests.cluster.tiny_image import pause_image
 
+START_SECONDS = 120.0
+"""How long nodes may take; they are Ready after 5 s on an idle machine of two cores, after 20 s on a very busy one."""
+
 
 class Cluster(KubeAccess, Faults):
     """A cluster that is up. Made by `Cluster.start` or `Cluster.attach`; as a context manager it ends in `down`."""
@@ -123,7 +126,7 @@ class Cluster(KubeAccess, Faults):
         for node in self.nodes:
             node.go()
         say(f"API server up; waiting for {self.spec.nodes} nodes")
-        wait_for("all nodes Ready, with their GPUs", self._all_nodes_ready, 120)
+        wait_for("all nodes Ready, with their GPUs", self._all_nodes_ready, START_SECONDS)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         wait_for("the default ServiceAccount", lambda: self.reader.text(account), 60)
 
