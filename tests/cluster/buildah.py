@@ -15,6 +15,9 @@ from tests.cluster.base_image import CERTIFICATES, PIP_SETTINGS
 from tests.cluster.machine import search_path
 from tests.cluster.paths import cache_root
 
+_MANY = 60
+"""Images and cached steps; each build of the project's own adds about three, of which one is large."""
+
 
 class BuildFailed(RuntimeError):
     """buildah ended with an error; the message holds the end of its output."""
@@ -53,15 +56,11 @@ def export(image: str, folder: Path) -> None:
     _buildah(["push", "--disable-compression", image, f"dir:{folder}"])
 
 
-def remove_old(prefix: str, keep: int) -> None:
-    """Remove all but the `keep` newest of the local images whose names begin with `prefix`, and steps no image needs."""
-    listed = json.loads(_buildah(["images", "--json"]).stdout or "[]")
-    ours = [
-        (i["createdatraw"], name) for i in listed for name in i.get("names") or [] if name.startswith(prefix)
-    ]
-    old = [name for _, name in sorted(ours, reverse=True)[keep:]]
-    if old:
-        _buildah(["rmi", *old], check=False)
+def keep_small() -> None:
+    """Forget all local images and cached steps once there are many: the next build takes a minute, and has room."""
+    listed = json.loads(_buildah(["images", "--all", "--json"]).stdout or "[]")
+    if len(listed) > _MANY:
+        shutil.rmtree(store())
 
 
 def pip_settings(environment: Mapping[str, str], machine: Path) -> str:
@@ -131,8 +130,3 @@ def _buildah(argv: Sequence[str], *, check: bool = True) -> subprocess.Completed
     if check and answer.returncode != 0:
         raise BuildFailed(f"buildah {argv[0]} failed:\n{(answer.stdout + answer.stderr)[-6000:]}")
     return answer
-
-
-def forget_store() -> None:
-    """Remove all local images and cached steps."""
-    shutil.rmtree(store(), ignore_errors=True)

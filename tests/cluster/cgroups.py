@@ -33,7 +33,12 @@ def create(name: str, root: Path = ROOT) -> None:
     """Make the group `name` at the top; on v1, cpuset's lists must be filled in before a process may enter."""
     if is_v2(root):
         wanted = (root / "cgroup.controllers").read_text().split()
-        (root / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in wanted))
+        try:
+            (root / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in wanted))
+        except OSError as refusal:
+            raise RuntimeError(
+                f"no groups can be made below {root}, as in a container without its own: {refusal}"
+            ) from refusal
     for hierarchy in hierarchies(root):
         group = hierarchy / name
         group.mkdir(exist_ok=True)

@@ -15,7 +15,9 @@ from tests.cluster.registry_store import RegistryStore
 
 _LOCAL = "localhost/kintsugi"
 _KEPT = 8
-"""How many local images stay, newest first; older ones would be built again from cached steps in seconds."""
+"""How many images of a name stay whatever their age."""
+_UNUSED_SECONDS = 24 * 3600.0
+"""Beyond those, one that nobody has asked for this long goes: a cluster that runs may still want it tomorrow."""
 
 
 def build_image(
@@ -42,6 +44,7 @@ def build_image(
     reference = f"{REGISTRY}/{name}:{key}"
     registry = RegistryStore()
     if registry.has(name, key):
+        registry.touch(name, key)
         return reference
     with exclusive(paths.cache_root() / "images" / "build.lock"):
         if registry.has(name, key):
@@ -56,7 +59,8 @@ def build_image(
         with tempfile.TemporaryDirectory(prefix=".push-", dir=_same_file_system()) as scratch:
             buildah.export(local, Path(scratch) / "image")
             registry.put(name, key, Path(scratch) / "image")
-        buildah.remove_old(f"{_LOCAL}/", _KEPT)
+        registry.prune(name, _KEPT, _UNUSED_SECONDS)
+        buildah.keep_small()
     return reference
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -48,6 +50,35 @@ class RegistryStore:
         found = sorted(folder.iterdir(), key=lambda tag: tag.stat().st_mtime, reverse=True)
         return [tag.name for tag in found]
 
+    def touch(self, name: str, tag: str) -> None:
+        """Remember that the tag is in use."""
+        os.utime(self._tag(name, tag))
+
+    def prune(self, name: str, keep: int, unused_seconds: float) -> list[str]:
+        """Remove tags beyond the `keep` newest that nobody has used for so long, and what only they held.
+
+        Returns the removed tags. Blobs that came within that time stay, for an image that is just being put in.
+        """
+        limit = time.time() - unused_seconds
+        old = [tag for tag in self.tags(name)[keep:] if self._tag(name, tag).stat().st_mtime < limit]
+        for tag in old:
+            shutil.rmtree(self._tag(name, tag))
+        if old:
+            needed = self._needed()
+            for data in (self._root / "blobs/sha256").glob("*/*/data"):
+                if data.parent.name not in needed and data.stat().st_mtime < limit:
+                    shutil.rmtree(data.parent)
+        return old
+
+    def _needed(self) -> set[str]:
+        """The digests of all manifests that have a tag, and of all that these name."""
+        links = (self._root / "repositories").glob("**/_manifests/tags/*/current/link")
+        manifests = {link.read_text().removeprefix("sha256:") for link in links}
+        needed = set(manifests)
+        for digest in manifests:
+            needed.update(_blobs((self._root / "blobs/sha256" / digest[:2] / digest / "data").read_bytes()))
+        return needed
+
     def _tag(self, name: str, tag: str) -> Path:
         return self._root / "repositories" / name / "_manifests/tags" / tag
 
@@ -56,6 +87,7 @@ class RegistryStore:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():
             os.replace(file, target)
+        os.utime(target)
 
 
 def _blobs(manifest: bytes) -> Iterable[str]:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def test_images_share_their_layers(tmp_path: Path) -> None:
     blobs = [file.read_bytes() for file in (tmp_path / "registry").rglob("data")]
     assert blobs.count(b"base") == 1
     assert set(store.tags("app")) == {"1", "2"}
+
+
+def test_old_images_that_nobody_uses_go_with_what_only_they_held(tmp_path: Path) -> None:
+    store = RegistryStore(tmp_path / "registry")
+    for age, tag in enumerate(["new", "used", "old"]):
+        store.put("app", tag, exported(tmp_path / tag, [b"base", tag.encode()]))
+        for file in (tmp_path / "registry").rglob("*"):
+            if tag in file.parts or file.name == "data":
+                os.utime(file, (1000 - age, 1000 - age))
+    store.touch("app", "used")
+    assert store.prune("app", keep=2, unused_seconds=60) == ["old"]
+    blobs = {file.read_bytes() for file in (tmp_path / "registry").rglob("data")}
+    assert {b"base", b"new", b"used"} <= blobs
+    assert b"old" not in blobs
+    assert store.prune("app", keep=0, unused_seconds=60) == ["new"]
+    assert store.tags("app") == ["used"]
 
 
 def test_a_layer_is_the_same_bytes_each_time() -> None:
