@@ -78,20 +78,20 @@ def _pass(stage: Stage, engine: Engine, beat: Beat, blind: bool) -> InstanceVerd
     return verdict
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(HISTORIES)
 def test_the_same_history_gives_the_same_verdicts(history: list[Beat]) -> None:
     assert play(history) == play(history)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(HISTORIES)
 def test_absent_or_unreadable_pages_alone_never_make_anyone_sick_nor_healthy(history: list[Beat]) -> None:
     for verdict in play(history, blind=True):
         assert verdict.verdict not in (Verdict.SICK, Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(HISTORIES, st.integers(1, 11))
 def test_lost_memory_never_hastens_a_verdict(history: list[Beat], forget_at: int) -> None:
     kept, lost = play(history), play(history, forget_at)
@@ -119,7 +119,7 @@ def _cleared_between(verdicts: list[InstanceVerdict], start: int, end: int) -> b
     return any(verdict.cleared for verdict in verdicts[start : end + 1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(HISTORIES)
 def test_a_removal_is_always_preceded_by_a_withdrawal_and_never_by_stale_data(history: list[Beat]) -> None:
     before: InstanceVerdict | None = None

@@ -6,6 +6,7 @@ seeded generator.
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from kintsugi.core.snapshot import Failure
 from tests.unit.core.staging import Engine, Rank, Stage
@@ -54,6 +55,8 @@ class StepFleet:
     stage: Stage
     workers: list[Worker]
     seed: int = 11
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Fields of the pods, by UID with underscores."""
     luck: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +76,7 @@ class StepFleet:
         for worker in self.workers:
             worker.work(self.stage.step + late_by, share, self.luck)
             pages[worker.uid] = Failure.CONNECT_TIMEOUT if worker.lost else worker.engine.page()
-        judged = self.stage.look(pages, late_by)
+        judged = self.stage.look(pages, late_by, **self.changes)
         self.stage.answer_all()
         return self.stage.mono, {uid: verdict.verdict.value for uid, verdict in judged.verdicts.items()}
 

@@ -166,6 +166,16 @@ def test_a_process_that_runs_and_is_not_ready_is_not_dead() -> None:
     assert not any(f.detector is Detector.DEAD for f in verdict.findings)
 
 
+def test_a_ready_pod_that_refuses_is_suspect_and_not_sick() -> None:
+    pod = Pod()
+    pod.go(60)
+
+    for _ in range(600):
+        verdict = only(pod.stage.look({"pod-a": Failure.REFUSED}, pod_a=pod.fields))
+
+    assert (verdict.verdict, verdict.reason) == (Verdict.SUSPECT, "Refused")
+
+
 def test_a_forgotten_past_makes_a_crashing_pod_a_starting_one() -> None:
     pod = Pod()
     pod.go(60)

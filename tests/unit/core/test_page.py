@@ -103,7 +103,7 @@ COMMENTS = st.sampled_from(["", "# a comment 5", "# EOF", "#x"])
 WELL_FORMED = st.lists(st.one_of(sample_lines(), COMMENTS), max_size=25)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(lines=WELL_FORMED, end=st.sampled_from(["\n", "\r\n"]))
 def test_any_well_formed_page_gives_the_full_parsers_numbers(lines: list[str], end: str) -> None:
     text = "".join(line + end for line in lines)
@@ -115,7 +115,7 @@ def test_any_well_formed_page_gives_the_full_parsers_numbers(lines: list[str], e
     assert_same(by_us(second), by_us(first))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     text=st.one_of(
         st.text(max_size=400),

@@ -9,8 +9,8 @@ import pytest
 from kintsugi.core.evidence import Memory
 from kintsugi.core.finding import Detector, Severity
 from kintsugi.core.learned import from_learned, learned
-from tests.unit.core.staging import Stage, deployment
-from tests.unit.core.step_fleet import StepFleet, fleet
+from tests.unit.core.staging import EPOCH, Engine, Rank, Stage, deployment
+from tests.unit.core.step_fleet import StepFleet, Worker, fleet
 
 TRAINING = 4_200.0
 """Ten minutes of warm-up are over before the first pass; then model and baselines need an hour."""
@@ -52,10 +52,10 @@ def reasons(played: StepFleet, uid: str) -> set[str]:
     return {finding.reason for finding in played.stage.last.verdicts[uid].findings}
 
 
-def test_a_healthy_pool_has_no_finding_for_hours(three: StepFleet) -> None:
+def test_a_healthy_pool_has_no_finding_for_an_hour(three: StepFleet) -> None:
     played = copy.deepcopy(three)
 
-    seen = played.run(7_200)
+    seen = played.run(3_600)
 
     assert never(seen, "Sick")
     assert never(seen, "Suspect")
@@ -288,7 +288,7 @@ def test_slow_since_the_start_is_advice_only() -> None:
     made = fleet(3)
     made.workers[0].level = 2.2
 
-    seen = made.run(7_200)
+    seen = made.run(4_600)
 
     assert never(seen, "Sick")
     assert reasons(made, "pod-0") == {"SlowSinceStart"}
@@ -297,24 +297,32 @@ def test_slow_since_the_start_is_advice_only() -> None:
     assert finding.severity is Severity.ADVICE
 
 
-def test_a_creep_of_sixty_percent_over_four_hours_is_found(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+def test_a_creep_of_sixty_percent_over_two_hours_is_found(two: StepFleet) -> None:
+    played = copy.deepcopy(two)
     seen = []
-    for minute in range(240):
-        played.workers[1].factor = math.exp(minute / 240 * -math.log(0.4))
+    for minute in range(120):
+        played.workers[1].factor = math.exp(minute / 120 * -math.log(0.4))
         seen += played.run(60)
 
     sick = seconds_until(seen, "pod-1", "Sick")
     assert sick is not None
-    assert sick < 4 * 3600
+    assert sick < 2 * 3600
 
 
-def test_a_new_revision_has_a_model_of_its_own() -> None:
-    stage = Stage(deployment())
-    made = fleet(2, stage)
-    made.run(1_000)
+def test_a_slower_revision_that_joins_is_measured_by_a_model_of_its_own(three: StepFleet) -> None:
+    played = copy.deepcopy(three)
+    newcomer = Worker("pod-new", Engine([Rank()]), level=1.6)
+    played.workers.append(newcomer)
+    played.changes["pod_new"] = {"revision": "r2", "started_at": EPOCH + 1, "ready_since": EPOCH + 1}
 
-    assert set(stage.memory.slow.models) == {("main", "r1")}
+    seen = played.run(4_000)
+
+    assert never(seen, "Sick")
+    assert never(seen, "Suspect")
+    assert set(played.stage.memory.slow.models) == {("main", "r1"), ("main", "r2")}
+    newcomer.factor = 2.5
+    sick = seconds_until(played.run(700), "pod-new", "Sick")
+    assert sick is not None  # its siblings are of the other revision: each is measured by its own past
 
 
 def test_a_rehearsal_shrinks_windows_and_counts_alike() -> None:
