@@ -66,6 +66,23 @@ def finding_of(verdict: InstanceVerdict | None, trigger: str) -> Finding | None:
     )
 
 
+def standing_finding(
+    active: ActiveRemediation, verdict: InstanceVerdict | None, victim: Instance
+) -> Finding | None:
+    """What the attempt rests on. A withdrawn engine without traffic makes no steps by which it could be called slow:
+    what convinced stands while its page is read, until its steps are seen to be fast again or the evidence lapses."""
+    found = finding_of(verdict, active.trigger)
+    if (
+        found
+        or verdict is None
+        or not verdict.fresh
+        or victim.in_rotation
+        or active.trigger != Detector.SLOW.value
+    ):
+        return found
+    return next((f for f in verdict.findings if f.reason == "SlowUnknown"), None)
+
+
 def owes_restore(active: ActiveRemediation, victim: Instance) -> bool:
     """A cancelled attempt's victim that is still out of rotation, and nobody else wants it out.
 

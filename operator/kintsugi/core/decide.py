@@ -72,7 +72,10 @@ def _courses(
         return {view.name: Course() for view in views}
     before = {entry.pool: entry for entry in status.rollouts}
     retiring = retiring_pods(snapshot.instances)
-    busy_pools = {a.pool for a in status.remediations.active if a.phase in REPLACING}
+    single = {view.name for view in views if view.of_one}
+    busy_pools = {
+        a.pool for a in status.remediations.active if a.phase in REPLACING and not _let_go(a, single)
+    }
     settings = Setting(
         snapshot.deployment, snapshot.uid, snapshot.now, times.drain_timeout, False, None, retiring
     )
@@ -87,6 +90,11 @@ def _courses(
         orphan = _orphan(snapshot, views[0], pool)
         found[pool] = leaving(orphan, replace(settings, healing=pool in busy_pools))
     return found
+
+
+def _let_go(active: ActiveRemediation, single: set[str]) -> bool:
+    """The only instance of a pool, released, serves until another is Ready: a new revision may have to bring that."""
+    return active.phase == "Draining" and active.released_at is not None and active.pool in single
 
 
 def _orphan(snapshot: Snapshot, pattern: PoolView, pool: str) -> PoolView:
@@ -174,7 +182,8 @@ class _Healing:
         remedy, attempt, lineage = ladder_step(self._snapshot, instance, finding, self._times)
         if remedy is None:
             text = "every remedy of the ladder was tried on this line, or its next one is not built: a person is asked"
-            self._withhold(instance.name, Answer("exhausted", False, text))
+            closed = first_closed(self._ask(view, instance, finding, "", removal=False))
+            self._withhold(instance.name, closed or Answer("exhausted", False, text))
             return
         reserved = reserve(self._snapshot, instance, finding, remedy, attempt, lineage)
         answers = self._ask(view, instance, finding, reserved.id, removal=False)

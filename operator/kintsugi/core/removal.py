@@ -11,11 +11,11 @@ from kintsugi.core.attempt import (
     cancelled,
     cleared,
     evidence_is_lost,
-    finding_of,
     finished,
     new_process,
     other_trigger,
     said,
+    standing_finding,
 )
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict
 from kintsugi.core.gate import Answer, first_closed
@@ -38,7 +38,7 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
         return cancelled(
             active, victim, "its process was restarted: the evidence was about another one", world.now
         )
-    finding = finding_of(world.view.verdicts.get(active.uid), active.trigger)
+    finding = standing_finding(active, world.view.verdicts.get(active.uid), victim)
     if finding is None:
         if cleared(active, world):
             return cancelled(active, victim, "the trigger cleared: given back untouched", world.now)
@@ -124,7 +124,7 @@ def draining(active: ActiveRemediation, world: World) -> Step:
         return Step(with_replacement(active.model_copy(update=update), world))
     active = with_replacement(active, world)
     verdict = world.view.verdicts.get(active.uid)
-    finding = finding_of(verdict, active.trigger)
+    finding = standing_finding(active, verdict, victim)
     if active.path != "Surge" or victim.member:
         revoked = _revoked(active, victim, finding, world)
         if revoked:

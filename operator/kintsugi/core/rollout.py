@@ -22,6 +22,9 @@ from kintsugi.core.snapshot import Instance, ReplicaSet
 RESTARTS_OF_A_BROKEN_START: Final = 2
 """A container that ended twice before it was ever Ready does not come up by waiting."""
 
+UNSCHEDULED_SECONDS: Final = 60.0
+"""A pod that no node took for this long lacks room; the scheduler needs milliseconds where there is some."""
+
 
 @dataclass(frozen=True, slots=True)
 class Course:
@@ -65,14 +68,14 @@ def course(view: PoolView, setting: Setting) -> Course:
         return _first_of_revision(view, olds, setting)
     if olds:
         return _roll(view, target, olds, setting)
-    kept = _unretired(view, setting) if target.wanted <= view.wanted else ()
+    kept = _unretired(view, target, setting) if target.wanted <= view.wanted else ()
     done = _done(setting, view)
     if target.wanted < view.wanted:
         return Course((*kept, Scale(target.name, view.wanted, target.resource_version)), "scales up", done)
     if target.wanted > view.wanted:
-        if setting.healing:
+        if setting.healing and all(i.ready for i in _pods(view, target)):
             return Course((), "scale-down waits for a remediation", done)
-        return Course(_retire_one(view, target, setting), "scales down", done)
+        return Course(_retire_one(view, (target,), setting), "scales down", done)
     starting = [i for i in view.members if not i.ready and view.verdict(i.uid) is Verdict.STARTING]
     busy = "starts its first pods" if starting and not any(i.ready_since for i in view.instances) else ""
     return Course((*kept, *spent), busy, done)
@@ -91,13 +94,7 @@ def _first_of_revision(view: PoolView, olds: tuple[ReplicaSet, ...], setting: Se
         return Course((Create(manifest),), "rollout", progress, strategy)
     if strategy is None:
         return Course((), "rollout", progress, None, "looks for room")
-    return Course(_retire_one(view, _next_old(view, olds), setting), "rollout", progress, strategy)
-
-
-def _next_old(view: PoolView, olds: tuple[ReplicaSet, ...]) -> ReplicaSet:
-    """The old ReplicaSet that loses a pod next: one whose pods serve nobody first, then the oldest."""
-    serving = {i.revision for i in view.instances if view.serves(i)}
-    return min(olds, key=lambda s: (s.wanted == 0, s.revision in serving, s.created_at, s.name))
+    return Course(_retire_one(view, olds, setting), "rollout", progress, strategy)
 
 
 def _surges(view: PoolView) -> bool:
@@ -106,27 +103,45 @@ def _surges(view: PoolView) -> bool:
 
 def _roll(view: PoolView, target: ReplicaSet, olds: tuple[ReplicaSet, ...], setting: Setting) -> Course:
     strategy = _strategy(view, setting)
-    fresh = [i for i in view.members if i.revision == view.revision]
+    fresh = _pods(view, target)
     broken = next((why for i in fresh if (why := _does_not_come_up(i, view, setting.now))), None)
+    if broken is None and any(view.verdict(i.uid) is Verdict.SICK for i in fresh):
+        broken = "a pod of the new revision is sick"
     if broken:
         return Course((), "rollout", _stalled(setting, view, broken), strategy, broken)
-    progress = _progress(view, setting, olds)
+    kept = _unretired(view, target, setting)
     if setting.healing:
-        return Course((), "rollout waits for a remediation", progress, strategy)
-    if len(fresh) < target.wanted or not all(i.ready for i in fresh):
-        return Course((), "rollout", progress, strategy)
-    if any(view.verdict(i.uid) is Verdict.SICK for i in fresh):
-        return Course((), "rollout", _stalled(setting, view, "a pod of the new revision is sick"), strategy)
+        return Course(kept, "rollout waits for a remediation", _progress(view, setting, olds), strategy)
     total = sum(s.wanted for s in view.sets)
+    waited_for = next((i for i in fresh if not i.ready), None)
+    if len(fresh) < target.wanted or waited_for:
+        progress = _progress(view, setting, olds, _waits_for(waited_for))
+        if total > view.wanted and waited_for and _lacks_room(waited_for, setting):
+            return Course((*kept, *_retire_one(view, olds, setting)), "rollout", progress, "DeleteFirst")
+        return Course(kept, "rollout", progress, strategy)
+    progress = _progress(view, setting, olds)
     grow = target.wanted < view.wanted and (
         total < view.wanted or (total == view.wanted and strategy == "Surge")
     )
     if grow:
         scale = Scale(target.name, target.wanted + 1, target.resource_version)
-        return Course((scale,), "rollout", progress, strategy)
+        return Course((*kept, scale), "rollout", progress, strategy)
     if view.room is None and total <= view.wanted and strategy is None:
-        return Course((), "rollout", progress, strategy, "looks for room")
-    return Course(_retire_one(view, _next_old(view, olds), setting), "rollout", progress, strategy)
+        return Course(kept, "rollout", progress, strategy, "looks for room")
+    return Course((*kept, *_retire_one(view, olds, setting)), "rollout", progress, strategy)
+
+
+def _lacks_room(instance: Instance, setting: Setting) -> bool:
+    """The room that a surge counted on was taken: one old instance must go first after all."""
+    pending = not instance.node and setting.now - instance.created_at >= UNSCHEDULED_SECONDS
+    return pending and setting.deployment.spec.rollout.strategy != "Surge"
+
+
+def _waits_for(instance: Instance | None) -> str:
+    if instance is None:
+        return "waits for Kubernetes to make a pod of the new revision"
+    why = instance.waiting_reason or ("starting" if instance.node else "not scheduled")
+    return f"waits for {instance.name} of the new revision ({why})"
 
 
 def _strategy(view: PoolView, setting: Setting) -> str | None:
@@ -136,33 +151,70 @@ def _strategy(view: PoolView, setting: Setting) -> str | None:
     return None if view.room is None else ("Surge" if _surges(view) else "DeleteFirst")
 
 
-def _retire_one(view: PoolView, old: ReplicaSet, setting: Setting) -> tuple[Action, ...]:
-    """Withdraw the pod that Kubernetes would end first, wait until nothing runs, then lower the count by one."""
-    pods = [i for i in view.members if i.revision == old.revision]
-    if len(pods) < old.wanted or not pods:
-        return (Scale(old.name, max(old.wanted - 1, 0), old.resource_version),) if old.wanted else ()
-    victim = min(
-        pods, key=lambda i: (i.ready, i.uid not in setting.retiring, i.in_rotation, -i.created_at, i.name)
-    )
-    if not victim.ready:
-        return (Scale(old.name, old.wanted - 1, old.resource_version),)
+def _pods(view: PoolView, owner: ReplicaSet) -> list[Instance]:
+    """The pods that Kubernetes counts for a ReplicaSet: one that ended stays, and is replaced all the same."""
+    return [
+        i for i in view.members if i.revision == owner.revision and i.phase not in ("Failed", "Succeeded")
+    ]
+
+
+def _retire_one(view: PoolView, olds: tuple[ReplicaSet, ...], setting: Setting) -> tuple[Action, ...]:
+    """Withdraw one pod of `olds`, wait until nothing runs on it, then lower its ReplicaSet's count by one.
+
+    The withdrawal makes it the one that Kubernetes ends: it is read back before the count is lowered.
+    """
+    for old in olds:
+        count = len(_pods(view, old))
+        if count > old.wanted:
+            return ()  # Kubernetes has not ended the last one yet; lowering the count again would take two
+        if count < old.wanted:
+            return (Scale(old.name, old.wanted - 1, old.resource_version),)
+    pods = [(i, old) for old in olds for i in _pods(view, old)]
+    if not pods:
+        return ()
+    victim, old = min(pods, key=lambda pod: _first_to_go(pod[0], view, setting))
     since = setting.retiring.get(victim.uid)
-    if since is None:
-        unavailable = view.wanted - view.serving(without=[victim.uid])
-        if view.serves(victim) and unavailable > setting.deployment.spec.rollout.max_unavailable:
+    short = _short_without(victim, view, setting)
+    if since is None or victim.in_rotation:
+        if view.serves(victim) and short:
             return ()
         stamp = moment(setting.now).isoformat(timespec="seconds").replace("+00:00", "Z")
         return (Retire(victim.name, victim.uid, stamp),)
+    if short and victim.ready and view.verdict(victim.uid) is not Verdict.SICK:
+        return (Unretire(victim.name, victim.uid),)  # others failed since: it is needed
     verdict = view.verdicts.get(victim.uid)
     running = verdict.running if verdict and verdict.fresh else None
     waited = setting.now - since
-    if (running == 0 and waited >= DRAIN_SETTLE_SECONDS) or waited >= setting.drain_timeout:
+    drained = (running == 0 and waited >= DRAIN_SETTLE_SECONDS) or waited >= setting.drain_timeout
+    if drained or not victim.ready:
         return (Scale(old.name, old.wanted - 1, old.resource_version),)
     return ()
 
 
-def _unretired(view: PoolView, setting: Setting) -> tuple[Action, ...]:
-    return tuple(Unretire(i.name, i.uid) for i in view.members if i.uid in setting.retiring)
+def _first_to_go(
+    instance: Instance, view: PoolView, setting: Setting
+) -> tuple[bool, bool, bool, bool, float, str]:
+    """Who serves nobody first, as Kubernetes would, then who is withdrawn already, then the sick, then the youngest."""
+    sick = view.verdict(instance.uid) is Verdict.SICK
+    chosen = instance.uid in setting.retiring
+    return (instance.ready, not chosen, not sick, instance.in_rotation, -instance.created_at, instance.name)
+
+
+def _short_without(victim: Instance, view: PoolView, setting: Setting) -> bool:
+    """Whether too few would serve without `victim`: by the rollout's own limit, or by the budget of healing (§9)."""
+    spec = setting.deployment.spec
+    left = view.serving(without=[victim.uid])
+    need = 0 if view.of_one else view.must_serve(spec.healing.budget.min_healthy_percent)
+    return view.wanted - left > spec.rollout.max_unavailable or left < need
+
+
+def _unretired(view: PoolView, kept: ReplicaSet, setting: Setting) -> tuple[Action, ...]:
+    """Puts back what was withdrawn of `kept`, but not while Kubernetes still has one of its pods to end."""
+    pods = _pods(view, kept)
+    if len(pods) > kept.wanted:
+        return ()
+    well = [i for i in pods if i.uid in setting.retiring and view.verdict(i.uid) is not Verdict.SICK]
+    return tuple(Unretire(i.name, i.uid) for i in well)
 
 
 def _does_not_come_up(instance: Instance, view: PoolView, now: float) -> str | None:
@@ -177,10 +229,13 @@ def _does_not_come_up(instance: Instance, view: PoolView, now: float) -> str | N
     return None
 
 
-def _progress(view: PoolView, setting: Setting, olds: tuple[ReplicaSet, ...]) -> RolloutStatus | None:
-    if not olds:
-        return setting.before
-    return _status(setting, view, "Progressing", "one pod at a time to the new revision")
+def _progress(
+    view: PoolView,
+    setting: Setting,
+    olds: tuple[ReplicaSet, ...],
+    message: str = "one pod at a time to the new revision",
+) -> RolloutStatus | None:
+    return _status(setting, view, "Progressing", message) if olds else setting.before
 
 
 def _stalled(setting: Setting, view: PoolView, why: str) -> RolloutStatus:
@@ -204,13 +259,12 @@ def _status(setting: Setting, view: PoolView, state: str, message: str) -> Rollo
 
 def leaving(view: PoolView, setting: Setting) -> Course:
     """The course of a pool that the spec no longer names: drained one by one, then gone."""
-    actions: list[Action] = []
-    for old in view.sets:
-        if old.wanted == 0 and old.actual == 0:
-            actions.append(Delete("apps/v1", "ReplicaSet", old.name, old.uid))
-        elif old.wanted > 0 and not setting.healing and not actions:
-            actions += _retire_one(view, old, setting)
-    return Course(tuple(actions), "the pool is being removed")
+    spent = tuple(
+        Delete("apps/v1", "ReplicaSet", s.name, s.uid) for s in view.sets if s.wanted == 0 and s.actual == 0
+    )
+    olds = tuple(s for s in view.sets if s.wanted > 0 or s.actual > 0)
+    retired = () if setting.healing else _retire_one(view, olds, setting)
+    return Course((*spent, *retired), "the pool is being removed")
 
 
 def retiring_pods(instances: tuple[Instance, ...]) -> dict[str, float | None]:

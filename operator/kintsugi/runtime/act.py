@@ -38,6 +38,7 @@ from kintsugi.core.poolview import PoolView, pool_views
 from kintsugi.core.render import owner_reference
 from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.times import Times
+from kintsugi.ports.audit import ATTEMPT
 from kintsugi.ports.cluster import ClusterPort, Json
 from kintsugi.ports.errors import AlreadyExists, Conflict, NotFound, PortError, Refused
 
@@ -117,6 +118,7 @@ class Actor:
                         "action withheld at the last look", extra=_told(snapshot, action) | {"why": why}
                     )
                     continue
+            ATTEMPT.set(getattr(action, "attempt", ""))
             try:
                 await self._take(snapshot, action)
             except (Conflict, NotFound, AlreadyExists) as error:

@@ -22,7 +22,7 @@ def registry_for(ring: Ring) -> kopf.OperatorRegistry:
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
     @kopf.on.event(GROUP, VERSION, DEPLOYMENT_PLURAL, registry=registry)
-    def rang(*, namespace: str | None, name: str, type: str, **_: Any) -> None:
+    async def rang(*, namespace: str | None, name: str, type: str, **_: Any) -> None:
         ring(Key(namespace or "", name), type == "DELETED")
 
     return registry

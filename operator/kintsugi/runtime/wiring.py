@@ -32,7 +32,7 @@ class Operator:
         self._settings = settings
         self._clock = SystemClock()
         self._telemetry = Telemetry()
-        client = KubeClient(load_configuration(kubeconfig, context))
+        client = KubeClient(load_configuration(kubeconfig, context), observer=self._telemetry.called)
         self._cluster = KubeCluster(client, self._clock.now, settings.watch_namespaces, settings.pod_name)
         self._engines = HttpEngines(self._clock.mono)
         self._reconciler = Reconciler(self._cluster, self._engines, self._clock, self._telemetry)

@@ -84,6 +84,7 @@ class FragmentationState:
     sick_since: float | None = None
     cleared: bool = False
     blind: bool = False
+    """Nothing was seen for too long. A verdict of before counts again only once a full window has been seen anew."""
     watched_from_start: bool | None = None
     """False where this process was first seen after its reference time: what a restart gives back is then unknown."""
     proven: bool = False
@@ -114,15 +115,13 @@ def see(
     """Take in one look: percent by worker, or None where there is no fresh sample. `age` = seconds since first Ready."""
     times = line.times
     window, clear_window = _windows(state, line)
-    if values is None:
-        if state.last is not None and mono - state.last > times.fragmentation_gap:
-            window.empty()
-            clear_window.empty()
-            state.blind, state.cleared = True, False
+    if state.last is not None and mono - state.last > times.fragmentation_gap:
+        window.empty()
+        clear_window.empty()
+        state.blind, state.cleared = True, False
+    if values is None or (state.last is not None and mono <= state.last):
         return
-    if state.last is not None and mono <= state.last:
-        return
-    state.last, state.blind = mono, False
+    state.last, state.blind = mono, state.blind and state.sick
     state.value = max(values.values())
     above = state.value > line.threshold
     state.high_since = (now if state.high_since is None else state.high_since) if above else None
@@ -173,6 +172,7 @@ def _decide(state: FragmentationState, line: Line, now: float) -> None:
     window, clear, interval = state.window, state.clear_window, line.times.scrape_interval
     if window is not None and window.full(interval):
         count = len(window.rows)
+        state.blind = False
         if window.above_high > count / 2 and window.above_low >= ABOVE_LOW_SHARE * count:
             state.sick_since = now - window.seconds if not state.sick else state.sick_since
             state.sick, state.cleared = True, False
@@ -194,7 +194,7 @@ def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> 
     if state.sick:
         live = fresh and not state.blind and count > 0
         text = f"{source} fragmentation {value:.0f} % has been above {line.threshold:.0f} % long enough"
-        text += "" if live else ", but it can't be read now"
+        text += "" if live else ", but it could not be read of late"
         severity, reason = (
             (Severity.SICK, "Fragmented") if live else (Severity.SUSPECT, "FragmentationUnknown")
         )

@@ -62,6 +62,8 @@ class SlowState:
     """own over the line, for a pool of one."""
     witness: Register = field(default_factory=Register)
     """Wall time per step over half the line."""
+    early: Register = field(default_factory=Register)
+    """Residual over the siblings' by the whole line, slot by slot, while it has no past of its own."""
     level: Register = field(default_factory=Register)
     """Residual over the siblings', minute by minute."""
     sick: bool = False
@@ -121,7 +123,8 @@ def slow_pass(
         values.sort()
     for entry in entries:
         others = owns.get(entry.pool, [])
-        _compare(entry.state, others, mono, now, times, drop_percent)
+        level = _level(entry.state, residuals.get((entry.pool, entry.revision), []))
+        _compare(entry.state, others, level, mono, now, times, drop_percent)
     _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, drop_percent)
     for entry in entries:
         _learn(entry, memory, residuals.get((entry.pool, entry.revision), []), mono, times)
@@ -151,7 +154,13 @@ def _features(measure: Measure) -> tuple[float, float, float, float, float]:
 
 
 def _compare(
-    state: SlowState, pool_owns: Sequence[float], mono: float, now: float, times: Times, drop_percent: float
+    state: SlowState,
+    pool_owns: Sequence[float],
+    level: float | None,
+    mono: float,
+    now: float,
+    times: Times,
+    drop_percent: float,
 ) -> None:
     """Fill this slot's bits; a pass of the same slot again only replaces them."""
     slots = _elapsed(state.slot_at, mono, times.scrape_interval)
@@ -168,7 +177,16 @@ def _compare(
     state.calm.shift(slots, None if d is None else d < limit / 2, slots_of(times.throughput_clear, times))
     state.alone.shift(slots, None if own is None else own > limit, whole)
     state.witness.shift(slots, _witness(state, limit), whole)
+    early = None if level is None or state.baseline is not None else level > limit
+    state.early.shift(slots, early, slots_of(times.throughput_suspect, times))
     _decide(state, now, times)
+
+
+def _level(state: SlowState, siblings: Sequence[float]) -> float | None:
+    """The residual above that of the same revision's others; None where either is unknown."""
+    if state.residual is None or len(siblings) < 2:
+        return None
+    return state.residual - _median_without(siblings, state.residual)
 
 
 def _witness(state: SlowState, limit: float) -> bool | None:
@@ -257,8 +275,9 @@ def _learn(entry: Entry, memory: SlowMemory, siblings: Sequence[float], mono: fl
     weight = 1.0 if own is None else min(1.0, WEIGHT_OF / (abs(own) + 1e-9))
     model.learn(_features(state.measure), state.measure.seconds * math.exp(-(state.baseline or 0.0)), weight)
     over: bool | None = None
-    if residual is not None and len(siblings) > 1 and own is not None and abs(own) < TEACHES_WITHIN:
-        over = residual - _median_without(siblings, residual) > line(LEVEL_DROP)
+    level = _level(state, siblings)
+    if level is not None and own is not None and abs(own) < TEACHES_WITHIN:
+        over = level > line(LEVEL_DROP)
     state.level.shift(minutes, over, level_slots(times))
     if residual is None:
         return

@@ -29,6 +29,9 @@ def slow_findings(state: SlowState, pool_size: int, now: float, times: Times) ->
         text = "steps take longer than in this instance's own past; without a sibling it can't be told from traffic"
         since = now - times.throughput_window
         found.append(_finding(state, "SlowAgainstItself", Severity.SUSPECT, text, since, times))
+    if state.early.sustained(slots_of(times.throughput_suspect, times)) and state.early.newest():
+        text = "slower than its siblings since its warm-up, so a remedy that it came from has not cured"
+        found.append(_finding(state, "SlowFromTheStart", Severity.SUSPECT, text, since, times))
     if state.level.sustained(level_slots(times)) and state.level.newest():
         text = (
             "has been slower than its siblings ever since its start: a restart in place is not known to help"

@@ -134,7 +134,7 @@ class ErrorFrames(Fault):
     name: ClassVar[str] = "errorFrames"
     primary: ClassVar[str] = "percent"
     percent: float = percent(100.0)
-    after_tokens: int = integer(1, least=0)
+    after_tokens: int = integer(1, least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

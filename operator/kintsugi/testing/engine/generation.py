@@ -5,12 +5,14 @@ import uuid
 
 from aiohttp import web
 
-from kintsugi.testing.engine.faults import EngineDead
 from kintsugi.testing.engine.live import LiveEngine, LiveRequest, wall_clock
 from kintsugi.testing.engine.openai import ApiError, Asked, Writer, bad_request, read_request
 from kintsugi.testing.engine.prefix import PrefixCache
 from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.words import Words
+
+_ENDED = {"abort": "aborted", "error": "failed"}
+"""What the journal calls an ending; every other is `finished`."""
 
 
 class Generation:
@@ -37,10 +39,9 @@ class Generation:
             produced, reason = 0, None
             while reason is None:
                 produced, reason = await self.live.further(live)
-                if self._breaks(live, produced):
-                    ended = "failed"
-                    raise _engine_error()
-            ended = "aborted" if reason == "abort" else "finished"
+            ended = _ENDED.get(reason, "finished")
+            if reason == "error":
+                raise _engine_error()
             return web.json_response(writer.whole(words.between(0, produced), reason, cached))
         finally:
             self.live.done_with(live)
@@ -103,21 +104,16 @@ class Generation:
         reason = None
         while reason is None:
             produced, reason = await self.live.further(live)
-            if self._breaks(live, produced):
+            if reason == "error":
+                if produced > sent:
+                    await response.write(writer.piece(words.between(sent, produced), None))
                 await response.write(writer.error(_engine_error()))
-                return response, "failed"
-            await response.write(writer.piece(words.between(sent, produced), reason))
+            else:
+                await response.write(writer.piece(words.between(sent, produced), reason))
             sent = produced
-        await response.write(writer.last(sent, cached))
-        return response, "aborted" if reason == "abort" else "finished"
-
-    def _breaks(self, live: LiveRequest, produced: int) -> bool:
-        """Whether this request fails now, by a fault; it is then counted as failed."""
-        dead = self.live.holds(EngineDead)
-        if dead or (live.error_after is not None and produced >= live.error_after):
-            self.live.fail(live)
-            return True
-        return False
+        if reason != "error":
+            await response.write(writer.last(sent, cached))
+        return response, _ENDED.get(reason, "finished")
 
 
 def _engine_error() -> ApiError:

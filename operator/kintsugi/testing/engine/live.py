@@ -10,7 +10,6 @@ from kintsugi.testing.engine.faults import (
     CorruptedOutput,
     Crash,
     EngineDead,
-    ErrorFrames,
     Fault,
     Hang,
     HangOnSigterm,
@@ -30,13 +29,11 @@ _LAST_WORDS = 5.0
 class LiveRequest:
     """A request of a client that is connected: its ticket, and an event set whenever it has got further."""
 
-    __slots__ = ("error_after", "request_id", "seen", "ticket", "woken")
+    __slots__ = ("request_id", "seen", "ticket", "woken")
 
-    def __init__(self, request_id: str, ticket: Ticket, error_after: int | None) -> None:
+    def __init__(self, request_id: str, ticket: Ticket) -> None:
         self.request_id = request_id
         self.ticket = ticket
-        self.error_after = error_after
-        """Fail after so many tokens; None = do not."""
         self.seen = 0
         self.woken = asyncio.Event()
 
@@ -94,9 +91,7 @@ class LiveEngine:
         ticket = self.engine.submit(
             self.now, prompt, output, max_tokens=max_tokens, cached_tokens=cached, rank=rank
         )
-        fault = self.faults.get(ErrorFrames, self.now)
-        error_after = fault.after_tokens if fault and self.draw(fault.percent) else None
-        live = LiveRequest(request_id, ticket, error_after)
+        live = LiveRequest(request_id, ticket)
         self.requests[ticket.rank, ticket.sequence.key] = live
         event = "swallowed" if self.engine.ranks[ticket.rank].hung else "accepted"
         self.journal.note(event, request_id=request_id, prompt_tokens=prompt, max_tokens=max_tokens)
@@ -111,18 +106,18 @@ class LiveEngine:
         self._left.set()
         self._tick()
 
-    def fail(self, live: LiveRequest) -> None:
-        """This request ends in an error of the engine."""
-        self.engine.fail(live.ticket, self.now)
-        self._tick()
-
     async def further(self, live: LiveRequest) -> tuple[int, str | None]:
-        """Wait until the request has got further, or cannot: tokens so far, and the reason where it has ended."""
+        """Wait until the request has got further: tokens so far, and the reason where it has ended.
+
+        In a dead engine every request has ended, by `error`.
+        """
         while True:
             await self.unless(SilentServer)
             produced = self.engine.produced(live.ticket)
             reason = live.ticket.sequence.finish_reason
-            if produced > live.seen or reason or self.holds(EngineDead):
+            if reason is None and self.holds(EngineDead):
+                reason = "error"
+            if produced > live.seen or reason:
                 live.seen = produced
                 return produced, reason
             live.woken.clear()

@@ -86,11 +86,12 @@ class EngineModel:
         *,
         max_tokens: int | None = None,
         cached_tokens: int = 0,
+        fails: bool = False,
     ) -> Sequence:
         """Hand in a request that will give `output_tokens`; fewer than `max_tokens` means it ends by `stop`.
 
-        `cached_tokens` of the prompt are found in the prefix cache (at most all but one are used). Raises
-        ValueError when the request can never fit.
+        `cached_tokens` of the prompt are found in the prefix cache (at most all but one are used). A request that
+        `fails` ends by `error` instead. Raises ValueError when the request can never fit.
         """
         if prompt_tokens < 1 or output_tokens < 1:
             raise ValueError(
@@ -105,6 +106,7 @@ class EngineModel:
         sequence = Sequence(
             self._keys, prompt_tokens, output_tokens, max_tokens or output_tokens, cached, max(now, self.now)
         )
+        sequence.fails = fails
         self._arrivals.append(sequence)
         self._start_if_idle(sequence.arrived_at)
         return sequence
@@ -117,11 +119,6 @@ class EngineModel:
         sequence.aborted = True
         self._aborts.append(sequence)
         self._start_if_idle(max(now, self.now))
-
-    def fail(self, sequence: Sequence, now: float) -> None:
-        """The request ends in an error of the engine: counted as such, its KV blocks free before the next step."""
-        sequence.failed = True
-        self.abort(sequence, now)
 
     def restrict(self, now: float, *, admission_limit: int | None, blocks_lost: int) -> None:
         """Admit nobody while `admission_limit` run (None = `max_num_seqs`), and lose `blocks_lost` KV blocks.
@@ -254,16 +251,16 @@ class EngineModel:
             sequence.phase = Phase.ABORTED
             sequence.finish_reason = "abort"
             sequence.finished_at = self.now
-            if sequence.failed:
-                sequence.finish_reason = "error"
-                count_finished(self.counters, sequence, "error", self.now)
         self._aborts.clear()
 
     def _end(self, sequence: Sequence, now: float) -> None:
         self._scheduler.leave(sequence)
         sequence.phase = Phase.FINISHED
         sequence.finished_at = now
-        sequence.finish_reason = "stop" if sequence.given < sequence.max_tokens else "length"
+        if sequence.fails:
+            sequence.finish_reason = "error"
+        else:
+            sequence.finish_reason = "stop" if sequence.given < sequence.max_tokens else "length"
         count_finished(self.counters, sequence, sequence.finish_reason, now)
 
     def _set_gauges(self) -> None:

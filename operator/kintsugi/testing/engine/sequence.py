@@ -28,7 +28,7 @@ class Sequence:
             "blocks",
             "cached_tokens",
             "context",
-            "failed",
+            "fails",
         ),
         *("finish_reason", "finished_at", "first_token_at", "given", "key", "last_token_at", "max_tokens"),
         *("output_tokens", "phase", "preemptions", "prefill_left", "promised", "prompt_tokens", "resumed"),
@@ -44,7 +44,7 @@ class Sequence:
         self.arrived_at = now
         self.phase = Phase.ARRIVING
         self.aborted = False
-        self.failed = False
+        self.fails = False
         self.admitted_at: float | None = None
         self.first_token_at: float | None = None
         self.last_token_at: float | None = None

@@ -1,5 +1,6 @@
 """A whole simulated engine without any I/O: ranks, faults, page. Time is an argument everywhere."""
 
+import random
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from kintsugi.testing.engine.faults import (
     CacheMiss,
     CounterReset,
     EngineDead,
+    ErrorFrames,
     Fault,
     Hang,
     KvPressure,
@@ -74,6 +76,7 @@ class SimulatedEngine:
             for i in range(ranks)
         ]
         self._now = now
+        self._random = random.Random(seed)
         self._resets_done: set[int] = set()
         settings = PageSettings(
             model_name=model_name,
@@ -132,8 +135,15 @@ class SimulatedEngine:
             raise ValueError(f"rank must be from 0 to {len(self.ranks) - 1}, not {rank}")
         if self.faults.get(CacheMiss, now):
             cached_tokens = 0
+        errors = self.faults.get(ErrorFrames, now)
+        fails = errors is not None and self._random.random() * 100.0 < errors.percent
         sequence = self.ranks[rank].submit(
-            now, prompt_tokens, output_tokens, max_tokens=max_tokens, cached_tokens=cached_tokens
+            now,
+            prompt_tokens,
+            min(output_tokens, errors.after_tokens) if errors and fails else output_tokens,
+            max_tokens=max_tokens,
+            cached_tokens=cached_tokens,
+            fails=fails,
         )
         return Ticket(rank, sequence)
 
@@ -141,11 +151,6 @@ class SimulatedEngine:
         """The client of this request has gone."""
         self.advance(now)
         self.ranks[ticket.rank].abort(ticket.sequence, now)
-
-    def fail(self, ticket: Ticket, now: float) -> None:
-        """This request ends now in an error of the engine, and is counted as such."""
-        self.advance(now)
-        self.ranks[ticket.rank].fail(ticket.sequence, now)
 
     def produced(self, ticket: Ticket) -> int:
         """Tokens that the request has been given so far."""
