@@ -26,7 +26,7 @@ from tests.demo.stage import DEPLOYMENT, FLEET, NAMESPACE, ROOT, environment, st
 from tests.demo.traffic import Traffic
 from tests.demo.watch import Watches
 
-RATES = {"short": 8.0, "long": 3.0}
+RATES = {"short": 8.0, "long": 5.0}
 """Requests a second to each pool: enough that every engine always has some, little enough for two slow cores."""
 START_SECONDS = 120.0
 """Until every engine of the fleet is ready, on a slow machine."""

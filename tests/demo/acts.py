@@ -32,8 +32,8 @@ class Chapter:
     cured: bool = False
     ended: int = 0
     """Pods of its pools that were ended in its time."""
-    gates: tuple[str, ...] = ()
-    """Gates that the status named at the end, for every instance of the pools."""
+    withheld_by: str | None = None
+    """Why the status said at the end that nothing may be healed; None where it said that it may."""
     log: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -183,8 +183,9 @@ class Play:
         self._facts.wait(lambda: self._facts.ended(chapter.begin), until)
         chapter.end = time.time()
         chapter.ended = len(self._facts.ended(chapter.begin))
-        chapter.gates = tuple(sorted({gate for gate, _ in self._facts.withheld.values()}))
         allowed = self._facts.condition("HealingAllowed")
+        reason = allowed.get("reason", "") if allowed.get("status") == "False" else ""
+        chapter.withheld_by = reason[:1].lower() + reason[1:] or None
         self._screen.say(
             f"{chapter.name}: {chapter.ended} pods ended in {chapter.end - chapter.begin:.0f} s; "
             f"HealingAllowed={allowed.get('status')} {allowed.get('reason')}: {allowed.get('message')}"

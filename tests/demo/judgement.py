@@ -38,7 +38,7 @@ def _outcome(chapter: Chapter, facts: Facts, sent: Sequence[Sent]) -> Outcome:
     return Outcome(
         name=chapter.name,
         outcome=outcome,
-        withheld_by=None if kind == HEALED else ",".join(chapter.gates) or None,
+        withheld_by=None if kind == HEALED else chapter.withheld_by,
         replaced=chapter.ended,
         requests=count.requests,
         requests_failed=count.failed,

@@ -76,7 +76,7 @@ class Traffic:
         self._process = launch(
             [
                 *(sys.executable, "-m", "kintsugi.testing.traffic", *targets, *pace),
-                *("--model", model, "--duration", "3600", "--grace", "60"),
+                *("--model", model, "--output-tokens", "30-80", "--duration", "3600", "--grace", "60"),
             ]
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -99,7 +99,7 @@ def test_the_file_has_the_promised_shape(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_was_ended_in_an_outage_makes_its_outcome_wrong() -> None:
-    chapter = Chapter("storm", ("short", "long"), 0.0, end=10.0, ended=1, gates=("storm",))
+    chapter = Chapter("storm", ("short", "long"), 0.0, end=10.0, ended=1, withheld_by="storm")
     (outcome,) = outcomes([chapter], Facts(), [Sent("x", "short", 5.0, "")])
     assert outcome.outcome == "wrong"
     assert faults_of(outcome) == ["wrong, must be heldBack", "1 pods replaced, must be 0"]
