@@ -47,11 +47,16 @@ def create(name: str, root: Path = ROOT) -> None:
                 (group / file).write_text((hierarchy / file).read_text())
 
 
-def left_by(cluster: str, root: Path = ROOT) -> list[Path]:
-    """The top groups that any run of the cluster has made."""
+def left_by(cluster: str, mark: str, root: Path = ROOT) -> list[Path]:
+    """The top groups that any run of the cluster has made on the machine of that mark, see `paths.machine_mark`."""
     # Beside v1's controllers there may be a v2 hierarchy without any, in which the runtime makes its groups too.
     places = [*hierarchies(root), root / "unified"]
-    return [found for place in places for found in place.glob(f"{cgroup_prefix(cluster)}*") if found.is_dir()]
+    return [
+        found
+        for place in places
+        for found in place.glob(f"{cgroup_prefix(cluster)}{mark}*")
+        if found.is_dir()
+    ]
 
 
 def remove(groups: list[Path], timeout_seconds: float = 3) -> list[Path]:

@@ -70,7 +70,7 @@ class Cluster(KubeAccess, Faults):
             us = this_process()
             spec = ClusterSpec(
                 name=name,
-                token=secrets.token_hex(3),
+                token=f"{paths.machine_mark()}{secrets.token_hex(2)}",
                 nodes=nodes,
                 gpus_per_node=gpus_per_node,
                 fast_node_failure=fast_node_failure,
@@ -246,7 +246,7 @@ def remove(name: str) -> None:
     end(pids.all())
     for netns in network.namespaces_of(name):
         network.remove(netns)
-    cgroups.remove(cgroups.left_by(name))
+    cgroups.remove(cgroups.left_by(name, paths.machine_mark()))
     storage.remove(paths.state_dir(name))
 
 

@@ -63,8 +63,8 @@ class NodeNames:
 class ClusterNames:
     """The names of everything that one cluster leaves on the machine.
 
-    `token` differs from start to start: cgroups are seen by all mount and process namespaces, so two machines that
-    share a kernel could each run a cluster of the same name.
+    `token` differs from machine to machine and from start to start: control groups are seen by all mount and process
+    namespaces, so two machines that share a kernel could each run a cluster of the same name.
     """
 
     name: str

@@ -97,7 +97,11 @@ class Node:
         for volatile in ("run", "pids"):
             shutil.rmtree(self.folder / volatile, ignore_errors=True)
         cgroups.remove(
-            [group for group in cgroups.left_by(self.spec.name) if group.name == self.names.cgroup]
+            [
+                group
+                for group in cgroups.left_by(self.spec.name, self.spec.token)
+                if group.name == self.names.cgroup
+            ]
         )
 
     def run(self, argv: Sequence[str]) -> str:

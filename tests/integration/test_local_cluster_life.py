@@ -43,7 +43,7 @@ def left(name: str) -> list[str]:
     """Everything on this machine that belongs to the cluster."""
     folder = paths.state_dir(name)
     found = [f"namespace {netns}" for netns in network.namespaces_of(name)]
-    found += [f"group {group}" for group in cgroups.left_by(name)]
+    found += [f"group {group}" for group in cgroups.left_by(name, paths.machine_mark())]
     found += [f"mount {point}" for point in mounts_below(folder, Path("/proc/self/mountinfo").read_text())]
     found += [f"folder {folder}"] if folder.exists() else []
     for process in Path("/proc").glob("[0-9]*"):

@@ -111,9 +111,10 @@ def test_groups_of_all_runs_are_found_also_in_the_hierarchy_without_controllers(
         "memory/kintsugi_a_f00_node1",
         "unified/kintsugi_a_f01_node1",
         "memory/kintsugi_ab_f00_node1",
+        "memory/kintsugi_a_e00_node1",
     ):
         (v1 / place).mkdir()
-    found = {str(group.relative_to(v1)) for group in cgroups.left_by("a", v1)}
+    found = {str(group.relative_to(v1)) for group in cgroups.left_by("a", "f", v1)}
     assert found == {"memory/kintsugi_a_f00_node1", "unified/kintsugi_a_f01_node1"}
 
 
