@@ -18,6 +18,7 @@ from kintsugi.testing.engine.faults import (
     CacheMiss,
     CounterReset,
     EngineDead,
+    ErrorFrames,
     ForeignPrefix,
     Fragmentation,
     Hang,
@@ -334,6 +335,17 @@ def test_a_counter_reset_happens_once_and_moves_the_start_time(same_start: bool)
     assert page["process_start_time_seconds"] == (1000.0 if same_start else 1100.0)
     engine.inject(Hang(), 120.0)  # any other change does not reset again
     assert read(engine, 121.0)["vllm:generation_tokens_total"] > page["vllm:generation_tokens_total"]
+
+
+def test_error_frames_end_their_share_of_requests_by_error() -> None:
+    engine = SimulatedEngine(seed=2)
+    engine.inject(ErrorFrames(percent=50, after_tokens=3), 0.0)
+    tickets = [engine.submit(float(at), 10, 20) for at in range(100)]
+    page = read(engine, 200.0)
+    errors = page["vllm:request_success_total|finished_reason=error"]
+    assert 30 <= errors <= 70
+    assert errors + page["vllm:request_success_total|finished_reason=length"] == 100
+    assert {engine.produced(ticket) for ticket in tickets} == {3, 20}
 
 
 def test_a_dead_engine_makes_no_step() -> None:

@@ -111,10 +111,10 @@ async def test_error_frames_end_a_200_stream_and_count_as_errors(client: aiohttp
             got = await frames(response)
         assert got[-1] == "[DONE]"
         assert got[-2]["error"]["code"] == 500
-        assert len(got) >= 3
+        text = "".join(frame["choices"][0]["text"] for frame in got[:-2])
+        assert len(text.split()) == 3
         assert (await complete(client, server))[0] == 500
         await until(server, "failed", 2)
-        await eventually(lambda: server.engine.counters[0].running == 0)
         page = samples(server.live.page())
     assert page["vllm:request_success_total|finished_reason=error"] == 2
     assert page["http_requests_total|handler=/v1/completions|method=POST|status=2xx"] == 1
