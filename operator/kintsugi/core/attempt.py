@@ -1,7 +1,7 @@
 """One attempt to cure one instance: what it sees, where it stands, and how it ends."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kintsugi.api.status import ActiveRemediation, StormStatus
@@ -80,7 +80,8 @@ def standing_finding(
         or active.trigger != Detector.SLOW.value
     ):
         return found
-    return next((f for f in verdict.findings if f.reason == "SlowUnknown"), None)
+    known = next((f for f in verdict.findings if f.reason == "SlowUnknown"), None)
+    return replace(known, removable=True) if known else None
 
 
 def owes_restore(active: ActiveRemediation, victim: Instance) -> bool:

@@ -108,6 +108,7 @@ def _judge_steps(up: Sequence[Look], memory: Memory, snapshot: Snapshot, times: 
             revision=one.instance.revision,
             state=process.slow,
             fresh=one.new_page and process.age(mono) >= times.warm_up and not process.stall.sleeping,
+            watched=process.age(process.first_seen) < times.warm_up,
         )
         for one in up
         if (process := one.process) is not None and not one.instance.deleting

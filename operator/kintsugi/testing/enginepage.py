@@ -6,6 +6,8 @@ from kintsugi_engine import contract
 
 _LABELS = 'engine="0",model_name="deepseek-v4"'
 CONFIG = 'vllm:cache_config_info{block_size="32",engine="0",kv_cache_max_concurrency="64.0",num_gpu_blocks="4096"} 1.0'
+_EDGES = ("2.5", "5.0", "+Inf")
+"""The bucket edges around the longest step: no token here waits as long as that."""
 TOKENS_PER_ANSWER = 60.0
 TOKENS_PER_PROMPT = 400.0
 
@@ -80,6 +82,7 @@ def page(
         f"vllm:time_to_first_token_seconds_count{{{_LABELS}}} {int(c.first_tokens)}",
         f"vllm:inter_token_latency_seconds_count{{{_LABELS}}} {int(c.itl_count)}",
         f"vllm:inter_token_latency_seconds_sum{{{_LABELS}}} {c.itl_sum}",
+        *(f'vllm:inter_token_latency_seconds_bucket{{{_LABELS},le="{le}"}} {int(c.itl_count)}' for le in _EDGES),
         CONFIG,
         f'http_requests_total{{handler="/v1/completions",method="POST",status="2xx"}} {int(c.http_good)}',
     ]

@@ -103,6 +103,8 @@ class Entry:
     state: SlowState
     fresh: bool
     """A page of this pass counts, and warm-up is over."""
+    watched: bool = True
+    """Seen since its warm-up, so that having no past of its own means that it is new."""
 
 
 def slow_pass(
@@ -123,7 +125,8 @@ def slow_pass(
         values.sort()
     for entry in entries:
         others = owns.get(entry.pool, [])
-        level = _level(entry.state, residuals.get((entry.pool, entry.revision), []))
+        peers = residuals.get((entry.pool, entry.revision), []) if entry.watched else []
+        level = _level(entry.state, peers)
         _compare(entry.state, others, level, mono, now, times, drop_percent)
     _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, drop_percent)
     for entry in entries:
