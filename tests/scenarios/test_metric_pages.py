@@ -39,7 +39,9 @@ async def test_two_versions_side_by_side_are_read_alike() -> None:
 async def test_a_page_without_one_known_name_is_no_idle_engine_and_costs_no_pod() -> None:
     scene = await warm({"short": 3})
     pod = scene.names_of("short")[0]
-    scene.engines.rewrite[pod] = lambda _: "other:num_requests_running 12\nprocess_resident_memory_bytes 2.1e10\n"
+    scene.engines.rewrite[pod] = lambda _: (
+        "other:num_requests_running 12\nprocess_resident_memory_bytes 2.1e10\n"
+    )
     await scene.run(1800)
     (found,) = [each for each in scene.status.instances if each.name == pod]
     assert (found.verdict, found.reason) == ("Unknown", "Unrecognised")
