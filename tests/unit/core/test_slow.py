@@ -297,6 +297,32 @@ def test_slow_since_the_start_is_advice_only() -> None:
     assert finding.severity is Severity.ADVICE
 
 
+def test_a_replacement_as_slow_as_its_predecessor_is_suspect_within_its_probation(three: StepFleet) -> None:
+    played = copy.deepcopy(three)
+    played.workers[1] = Worker("pod-1", Engine([Rank()]), factor=2.5)
+    born = EPOCH + played.stage.mono
+    played.changes["pod_1"] = {"started_at": born, "ready_since": born}
+
+    seen = played.run(1_200)
+
+    suspect = seconds_until(seen, "pod-1", "Suspect")
+    assert suspect is not None
+    assert 600 <= suspect <= 1_100
+    assert never(seen, "Sick")
+
+
+def test_a_good_replacement_is_healthy_through_its_probation(three: StepFleet) -> None:
+    played = copy.deepcopy(three)
+    played.workers[1] = Worker("pod-1", Engine([Rank()]), level=1.1)
+    born = EPOCH + played.stage.mono
+    played.changes["pod_1"] = {"started_at": born, "ready_since": born}
+
+    seen = played.run(1_800)
+
+    assert never(seen, "Suspect")
+    assert seen[-1][1]["pod-1"] == "Healthy"
+
+
 def test_a_creep_of_sixty_percent_over_two_hours_is_found(two: StepFleet) -> None:
     played = copy.deepcopy(two)
     seen = []

@@ -1,0 +1,70 @@
+"""The one place where durations of the spec become times of the judge."""
+
+import pytest
+
+from kintsugi.core.times import GAP_FLOOR, LATE_FLOOR, Times, effective_times, start_budget
+from tests.unit.core.staging import deployment
+
+
+def test_an_empty_spec_gives_the_papers_times() -> None:
+    assert effective_times(deployment().spec) == Times()
+
+
+def test_the_users_durations_are_honoured() -> None:
+    triggers = {
+        "stall": {"forSeconds": 120, "removeAfterSeconds": 400},
+        "fragmentation": {"forSeconds": 900},
+        "throughput": {"forSeconds": 1200},
+    }
+    times = effective_times(deployment({"triggers": triggers, "storm": {"holdSeconds": 100}}).spec)
+
+    assert (times.stall_withdraw, times.stall_remove) == (120, 400)
+    assert times.fragmentation_window == 900
+    assert (times.throughput_window, times.throughput_suspect) == (1200, 300)
+    assert times.hold == 100
+
+
+def test_a_short_fragmentation_time_does_not_shorten_the_evidence() -> None:
+    times = effective_times(deployment({"triggers": {"fragmentation": {"forSeconds": 60}}}).spec)
+
+    assert times.fragmentation_window == 600
+
+
+def test_a_removal_never_comes_before_its_withdrawal_and_canaries_fit_before_both() -> None:
+    stall = {"forSeconds": 500, "removeAfterSeconds": 600}
+    long = effective_times(deployment({"triggers": {"stall": stall}}).spec)
+    short = effective_times(deployment({"triggers": {"stall": {"forSeconds": 30}}}).spec)
+
+    assert (long.unchunked_withdraw, long.unchunked_remove) == (500, 600)
+    assert short.canary_third < short.stall_withdraw
+
+
+@pytest.mark.parametrize("factor", [1, 7.5, 120])
+def test_a_rehearsal_divides_every_time_but_the_floors(factor: float) -> None:
+    times = effective_times(deployment({"rehearsal": {"speedUp": factor}}).spec)
+
+    assert times.stall_remove == pytest.approx(300 / factor)
+    assert times.warm_up == pytest.approx(600 / factor)
+    assert times.start_budget == pytest.approx(1800 / factor)
+    assert times.readable_gap >= GAP_FLOOR
+    assert times.late_limit >= LATE_FLOOR
+    assert times.slow_own_following == 360
+
+
+def test_a_slow_scrape_interval_leaves_room_for_jitter() -> None:
+    times = effective_times(deployment(monitoring={"scrapeIntervalSeconds": 30}).spec)
+
+    assert times.readable_gap > 30
+
+
+def test_the_start_budget_of_a_pool_wins_over_the_deployments() -> None:
+    pools = [{"name": "a", "engine": {"startBudgetSeconds": 100}}, {"name": "b"}]
+    spec = deployment(engine={"startBudgetSeconds": 500}, pools=pools).spec
+
+    assert (start_budget(spec, "a"), start_budget(spec, "b")) == (100, 500)
+    assert start_budget(deployment().spec, "main") == 1800
+
+
+def test_a_factor_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="speedUp"):
+        Times().sped_up(0.5)
