@@ -72,7 +72,8 @@ def test_the_hold_counts_from_the_withdrawal_even_where_the_verdict_is_hours_old
     world = running_world(spec(4, healing={"pauseRequests": ["audit"]}), ROOM)
     sick(world)
     world.run(3600, every=60)
-    assert world.gates() and not world.taken
+    assert world.gates()
+    assert not world.taken
     world.spec["healing"] = {}
     world.until(lambda: "Release" in taken(world), 600)
     assert done_at(world, Release) - done_at(world, Withdraw) >= world.times.hold
@@ -294,7 +295,7 @@ def test_a_stall_takes_over_from_a_weaker_finding_whose_data_it_took_away() -> N
     victim.faults[Detector.STALLED] = world.now
     victim.cleared = frozenset()
     world.until(lambda: victim.uid not in world.pods, 900)
-    assert {r.trigger for r in world.remediations.values() for r in [r.spec]} == {"fragmentation", "stall"}
+    assert {r.spec.trigger for r in world.remediations.values()} == {"fragmentation", "stall"}
 
 
 def test_a_trigger_that_only_observes_does_not_hide_another_that_acts() -> None:

@@ -186,8 +186,11 @@ class World:
         deployment = self.deployment()
         active = {a.id for a in deployment.status.remediations.active}
         instances = tuple(self.instance(pod) for pod in self.pods.values())
-        used = [r for r in self.status.remediations.recent if r.counts_towards_budget]
-        fleet = self.fleet or Fleet(len(instances), 0, len(used))
+        book = self.status.remediations
+        began = [a.draining_since or a.reserved_at for a in book.active if a.counts_towards_budget]
+        began += [r.started_at for r in book.recent if r.counts_towards_budget]
+        used = sum(1 for at in began if at.timestamp() > self.now - 3600)
+        fleet = self.fleet or Fleet(len(instances), 0, used)
         room = (NodeRoom("node", True, True, self.free()),)
         return Snapshot(
             key=KEY,
@@ -289,7 +292,9 @@ class World:
             return True
         for made in plan.remediations:
             if made != self.remediations.get(made.spec.attempt_id):
-                self.remediations[made.spec.attempt_id] = parse_remediation(json.loads(json.dumps(made.dump())))
+                self.remediations[made.spec.attempt_id] = parse_remediation(
+                    json.loads(json.dumps(made.dump()))
+                )
         actions = list(plan.actions)
         if crash == "act":
             return True
