@@ -19,13 +19,13 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def up(name: str, nodes: int, gpus: int, *, audit: bool, fresh: bool) -> None:
+def up(name: str, nodes: int, gpus: int, *, fresh: bool) -> None:
     started = time.monotonic()
     cluster = None if fresh else running(name, nodes)
     if cluster is not None:
         say(f"{name} is up already (--fresh starts it anew)")
     else:
-        cluster = Cluster.start(name, nodes=nodes, gpus_per_node=gpus, audit_log=audit, keep=True, say=say)
+        cluster = Cluster.start(name, nodes=nodes, gpus_per_node=gpus, audit_log=True, keep=True, say=say)
         say(f"{nodes} nodes Ready in {time.monotonic() - started:.1f} s")
     print(usage(cluster))
 
@@ -91,7 +91,6 @@ def main() -> int:
             sub.add_argument("--nodes", type=int, default=3)
             sub.add_argument("--gpus", type=int, default=2, help="fake GPUs of each node")
             sub.add_argument("--fresh", action="store_true", help="take down what is up of that name first")
-            sub.add_argument("--audit", action="store_true", help="record every write request")
     commands.add_parser("status", help="what is up on this machine")
     commands.add_parser("setup", help="install packages and build the programs, and start nothing")
     arguments = parser.parse_args()
@@ -102,7 +101,6 @@ def main() -> int:
                     arguments.name,
                     arguments.nodes,
                     arguments.gpus,
-                    audit=arguments.audit,
                     fresh=arguments.fresh,
                 )
             case "down":

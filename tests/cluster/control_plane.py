@@ -144,6 +144,7 @@ def _api_server(spec: ClusterSpec, files: ControlPlaneFiles) -> list[str]:
         flags += _FAST_EVICTION
     if spec.audit:
         flags += [f"--audit-policy-file={files.audit_policy}", f"--audit-log-path={files.audit_log}"]
+        flags += ["--audit-log-maxsize=200", "--audit-log-maxbackup=1"]
     return flags
 
 

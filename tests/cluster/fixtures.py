@@ -21,6 +21,7 @@ from tests.cluster.kube import KubeAccess
 from tests.cluster.machine import require, unsupported_because
 
 OWN_PREFIX = "kintsugi-"
+_WANT = "no local cluster: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def skip_if_unsupported() -> None:
     """Skip, with the reason, where this machine can't run a cluster."""
     reason = unsupported_because()
     if reason is not None:
-        pytest.skip(f"no local cluster: {reason}")
+        pytest.skip(f"{_WANT}{reason}")
 
 
 def wants_cluster(item: pytest.Item) -> bool:
@@ -130,8 +131,15 @@ def prepare(session: pytest.Session) -> None:
         binaries(lambda text: print(text, flush=True))
 
 
+def one_place(report: pytest.TestReport) -> pytest.TestReport:
+    """For `pytest_runtest_makereport`: give all skips for want of a cluster one place, so that pytest lists them once."""
+    if isinstance(report.longrepr, tuple) and _WANT in report.longrepr[2]:
+        report.longrepr = (str(Path(__file__)), 1, report.longrepr[2])
+    return report
+
+
 def left_out(skipped: list[pytest.TestReport]) -> str | None:
     """The line for the end of a run that says which tests needed a cluster and had none; None if none did."""
     reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
-    ours = [reason.removeprefix("Skipped: ") for reason in reasons if "no local cluster: " in reason]
+    ours = [reason.removeprefix("Skipped: ") for reason in reasons if _WANT in reason]
     return f"{len(ours)} tests on a real cluster were left out ({ours[0]})" if ours else None
