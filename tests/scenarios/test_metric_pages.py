@@ -18,7 +18,7 @@ def of_an_older_version(text: str) -> str:
 
 def with_counters_at(share: float, text: str) -> str:
     """The page with every counter of the engine at a share of what it was."""
-    counted = re.compile(r"^(vllm:\S*(?:_total|_count|_sum)(?:\{[^}]*\})?) (\S+)$", re.M)
+    counted = re.compile(r"^(vllm:\S*(?:_total|_count|_sum)(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
     return counted.sub(lambda m: f"{m[1]} {int(float(m[2]) * share)}", text)
 
 
