@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from tests.cluster import cgroups, configs, control_plane, forward, network, paths, storage
+from tests.cluster import audit, cgroups, configs, control_plane, forward, network, paths, storage
+from tests.cluster.audit import Write
 from tests.cluster.binaries import binaries
 from tests.cluster.faults import Faults
 from tests.cluster.kube import ApiReader, KubeAccess, wait_for
@@ -143,6 +144,10 @@ class Cluster(KubeAccess, Faults):
     def kubeconfig_inside(self) -> Path:
         """For clients within the cluster's network, such as those of `run_inside`."""
         return self.spec.folder / "kubeconfig-inside"
+
+    def writes(self, user: str | None = None) -> list[Write]:
+        """The write requests so far, or those of one user; the cluster was started with `audit_log`."""
+        return audit.writes(self.audit_log, user)
 
     @property
     def registry(self) -> str:

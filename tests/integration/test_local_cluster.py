@@ -97,13 +97,8 @@ def test_every_write_is_recorded_with_who_made_it_and_no_read_is(
 ) -> None:
     local_cluster.kubectl("-n", namespace, "create", "configmap", "mark")
     local_cluster.kubectl("-n", namespace, "get", "configmap", "mark")
-    records = [json.loads(line) for line in local_cluster.audit_log.read_text().splitlines()]
-    ours = [
-        r
-        for r in records
-        if r["objectRef"].get("name") == "mark" and r["objectRef"]["namespace"] == namespace
-    ]
-    assert [(r["verb"], r["user"]["username"]) for r in ours] == [("create", "kintsugi-admin")]
+    ours = [w for w in local_cluster.writes("kintsugi-admin") if (w.namespace, w.name) == (namespace, "mark")]
+    assert [(w.verb, w.resource, w.code) for w in ours] == [("create", "configmaps", 201)]
 
 
 def test_helm_talks_to_the_cluster(local_cluster: Cluster, namespace: str) -> None:

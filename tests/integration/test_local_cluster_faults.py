@@ -1,5 +1,6 @@
 """Each fault does what it says, no more, and can be taken back."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -83,6 +84,18 @@ def test_an_unhealthy_gpu_shows_in_its_pod_and_is_no_longer_offered(
     local_cluster.set_gpu_health(node, number, healthy=True)
     wait_for("the node offers both GPUs again", lambda: offered() == 2, 30)
     wait_for("the pod says that its GPU is healthy", lambda: health() == "Healthy", 30)
+
+
+def test_a_killed_kubelet_comes_back_and_finds_its_pods_and_gpus(mended: Cluster, namespace: str) -> None:
+    pod = start(mended, namespace, node="node3")
+    mended.node("node3").signal("kubelet", signal.SIGKILL)
+    pids = mended.node("node3").folder / "pids" / "kubelet"
+    before = pids.read_text()
+    wait_for("the kubelet was started again", lambda: pids.read_text() != before, 20)
+    again = start(mended, namespace, "two", node="node3")
+    given = [probe.ask(mended, p["status"]["podIP"])["gpus"] for p in (pod, again)]
+    assert sorted(gpu for gpus in given for gpu in gpus) == ["GPU-node3-0", "GPU-node3-1"]
+    assert probe.restarts(probe.read_pod(mended, namespace, "one")) == 0
 
 
 def test_no_gpu_beyond_the_nodes_own_can_be_broken(local_cluster: Cluster) -> None:

@@ -1,5 +1,6 @@
 """What the programs of a cluster are told."""
 
+import json
 import ssl
 import tomllib
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cluster import configs, control_plane
+from tests.cluster.audit import writes
 from tests.cluster.names import ClusterNames
 from tests.cluster.node_init import NodeTask, commands, load_task
 from tests.cluster.pki import Authority
@@ -60,6 +62,32 @@ def test_the_audit_policy_records_every_kind_of_write_and_no_read() -> None:
     write, rest = yaml.safe_load(configs.audit_policy())["rules"]
     assert set(write["verbs"]) == {"create", "update", "patch", "delete", "deletecollection"}
     assert rest == {"level": "None"}
+
+
+def test_the_record_tells_who_wrote_what_and_how_it_ended(tmp_path: Path) -> None:
+    record = {
+        "requestReceivedTimestamp": "2026-11-29T18:00:00.000000Z",
+        "user": {"username": "system:serviceaccount:kintsugi:operator"},
+        "verb": "create",
+        "objectRef": {"resource": "pods", "subresource": "eviction", "namespace": "llm", "name": "a"},
+        "responseStatus": {"code": 429},
+    }
+    other = {
+        **record,
+        "user": {"username": "admin"},
+        "objectRef": {"resource": "nodes"},
+        "responseStatus": {},
+    }
+    log = tmp_path / "audit.log"
+    log.write_text(f"{json.dumps(record)}\n{json.dumps(other)}\n" + '{"half a li')
+    (evicted,) = writes(log, "system:serviceaccount:kintsugi:operator")
+    assert (evicted.resource, evicted.namespace, evicted.name, evicted.code) == (
+        "pods/eviction",
+        "llm",
+        "a",
+        429,
+    )
+    assert [write.resource for write in writes(log)] == ["pods/eviction", "nodes"]
 
 
 def test_an_unknown_component_is_refused() -> None:
