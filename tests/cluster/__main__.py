@@ -55,7 +55,7 @@ def usage(cluster: Cluster) -> str:
 
 
 def take_down(name: str) -> None:
-    with exclusive(paths.lock_of(check_name(name))):
+    with exclusive(paths.lock_of(check_name(name)), leave=False):
         remove(name)
     sweep()
 

@@ -28,6 +28,9 @@ START_SECONDS = 120.0
 """How long nodes may take; they are Ready after 5 s on an idle machine of two cores, after 20 s on a very busy one."""
 
 
+_FAILED_KEPT = 5
+
+
 class Cluster(KubeAccess, Faults):
     """A cluster that is up. Made by `Cluster.start` or `Cluster.attach`; as a context manager it ends in `down`."""
 
@@ -64,7 +67,7 @@ class Cluster(KubeAccess, Faults):
         require(say)
         programs = binaries(say)
         sweep()
-        with exclusive(paths.lock_of(name)):
+        with exclusive(paths.lock_of(name), leave=False):
             _refuse_if_in_use(name)
             remove(name)
             listener = forward.listen()
@@ -205,7 +208,7 @@ class Cluster(KubeAccess, Faults):
 
     def down(self) -> None:
         """End the cluster and remove everything that it made on this machine."""
-        with exclusive(paths.lock_of(self.name)):
+        with exclusive(paths.lock_of(self.name), leave=False):
             remove(self.name)
 
     def __enter__(self) -> Self:
@@ -232,10 +235,13 @@ def _refuse_if_in_use(name: str) -> None:
 
 
 def _keep_logs(spec: ClusterSpec) -> Path:
-    """Move the logs of a start that failed to where its removal does not reach them, over those of the last one."""
-    kept = paths.cache_root() / "failed" / spec.name
+    """Copy the logs of a start that failed to where its removal does not reach them; those of the last ones stay."""
+    failed = paths.cache_root() / "failed"
+    kept = failed / spec.name
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
+    for old in sorted(failed.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-_FAILED_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
     for folder in (spec.folder, *(spec.node_folder(index) for index in range(1, spec.nodes + 1))):
         if (folder / "log").is_dir():
             shutil.copytree(folder / "log", kept / folder.relative_to(spec.folder), dirs_exist_ok=True)
@@ -262,7 +268,7 @@ def sweep() -> list[str]:
         spec = load(name)
         if spec is None or spec.owner is None or Process(spec.owner.pid, spec.owner.started).alive:
             continue
-        with exclusive(paths.lock_of(name)):
+        with exclusive(paths.lock_of(name), leave=False):
             if load(name) == spec:
                 remove(name)
                 swept.append(name)

@@ -130,9 +130,27 @@ def _apt_get(packages: list[str]) -> None:
 
 
 @contextmanager
-def exclusive(lock: Path) -> Iterator[None]:
-    """Hold `lock` against every other process; it is freed when this one ends, however it ends."""
+def exclusive(lock: Path, *, leave: bool = True) -> Iterator[None]:
+    """Hold `lock` against every other process; it is freed when this one ends, however it ends.
+
+    Without `leave` the file is gone afterwards.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_still(lock, file.fileno()):
+                continue  # whoever held it has removed it, and another may hold the one that took its place
+            try:
+                yield
+            finally:
+                if not leave:
+                    lock.unlink(missing_ok=True)
+            return
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -46,5 +46,5 @@ def machine_mark() -> str:
 
 
 def lock_of(name: str) -> Path:
-    """The file that a command locks while it makes or removes a cluster; it stays."""
+    """The file that a command locks while it makes or removes a cluster."""
     return cache_root() / "locks" / name

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -163,6 +165,26 @@ def test_a_lock_is_held_against_other_processes(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path / "deep/lock")], check=False, capture_output=True
     )
     assert (taken.returncode != 0, free.returncode) == (True, 0)
+
+
+def test_a_lock_that_is_not_to_stay_still_lets_one_in_at_a_time(tmp_path: Path) -> None:
+    lock, inside, most = tmp_path / "lock", [0], [0]
+
+    def enter() -> None:
+        for _ in range(50):
+            with machine.exclusive(lock, leave=False):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                time.sleep(0.0005)
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert not lock.exists()
 
 
 def test_devices_whose_numbers_are_listed_are_unhealthy() -> None:
