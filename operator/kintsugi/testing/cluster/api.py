@@ -217,7 +217,7 @@ class FakeApi:
     ) -> str:
         def change(held: Json) -> Json:
             held["metadata"]["resourceVersion"] = resource_version
-            return {**held, "status": dict(status)}
+            return {**held, "status": clone(dict(status))}  # pruning must not reach what the caller holds
 
         if not resource_version:
             raise Conflict(f"status of {namespace}/{name}: written without a resourceVersion")
