@@ -35,6 +35,8 @@ class _Kept:
     sight: Sight
     memory: Memory = field(default_factory=Memory)
     outdated_until: float = float("-inf")
+    outdated: tuple[str, ...] = ()
+    """Status fields that the installed CRD was last said to lack."""
 
 
 class Reconciler:
@@ -104,7 +106,9 @@ class Reconciler:
             kept.outdated_until = snapshot.mono + CRD_RECHECK_SECONDS
             text = f"nothing is done: {error}. Apply the CRDs of this operator's version"
             log.error("CRDOutdated", extra={"fleet": str(snapshot.key), "why": text})
-            await self._tell(_regarding(snapshot), Happening("CRDOutdated", text[:900], True, "Report"))
+            if error.paths != kept.outdated:
+                kept.outdated = error.paths
+                await self._tell(_regarding(snapshot), Happening("CRDOutdated", text[:900], True, "Report"))
             return
         await self._actor.record(snapshot, plan)
         await self._actor.act(snapshot, plan, judged, times)
