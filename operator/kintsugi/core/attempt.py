@@ -19,6 +19,8 @@ DRAIN_SETTLE_SECONDS: Final = 3.0
 and a client may have connected just before. Real seconds, also in a rehearsal."""
 STALLED_GRACE_SECONDS: Final = 10
 """An engine without a step has nothing to finish (design §3)."""
+EVICTION_SECONDS: Final = 10.0
+"""An eviction that is granted shows in the pod at once; one that did not by then was refused. Real seconds."""
 CLOCK_SKEW_SECONDS: Final = 30.0
 """Creation times are the API server's, ours are the operator's."""
 COMPLETE_SECONDS: Final = 60.0

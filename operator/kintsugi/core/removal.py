@@ -5,6 +5,7 @@ from typing import Any, Final
 from kintsugi.api.status import ActiveRemediation
 from kintsugi.core.attempt import (
     DRAIN_SETTLE_SECONDS,
+    EVICTION_SECONDS,
     STALLED_GRACE_SECONDS,
     Step,
     World,
@@ -145,12 +146,25 @@ def draining(active: ActiveRemediation, world: World) -> Step:
     drained, cut = _drained(active, victim, verdict, finding, world)
     if not drained:
         return Step(said(active, "drains: waits for its running requests"), tuple(actions))
+    refused = _refused(active, world)
     if active.evicting_since is None:
         update = {"evicting_since": moment(world.now), "streams_cut": cut, "message": "evicted"}
         active = active.model_copy(update=update)
     grace = STALLED_GRACE_SECONDS if finding and finding.serves_nothing else None
     actions.append(Evict(victim.name, victim.uid, active.id, grace))
+    if refused:
+        return Step(said(active, refused.message), tuple(actions), refused)
     return Step(active, tuple(actions))
+
+
+def _refused(active: ActiveRemediation, world: World) -> Answer | None:
+    """Said of a victim that stands though its eviction was asked for; it is asked for again, and never forced."""
+    if active.evicting_since is None or world.now - epoch(active.evicting_since) < EVICTION_SECONDS:
+        return None
+    text = (
+        "its eviction is not granted: a PodDisruptionBudget that is not ours covers it, or Kubernetes refuses"
+    )
+    return Answer("eviction", False, text)
 
 
 def _revoked(
