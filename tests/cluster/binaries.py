@@ -32,8 +32,15 @@ LINKER_FLAGS = (
 )
 BUILD_FLAGS = ("-trimpath", "-ldflags", LINKER_FLAGS)
 
+_RECIPE = (*BUILD_FLAGS, "with charts")
+
+_UNUSED_SECONDS = 21 * 24 * 3600.0
+
 RENAMED = {"server": "etcd", "cmd": "lws-manager"}
 """`go build` names a program after the last folder of its import path."""
+
+LWS_CHART = "charts/lws"
+"""Where LeaderWorkerSet's own chart lies, beside the programs and below its module."""
 
 PROGRAMS = (
     "etcd",
@@ -58,16 +65,25 @@ def binaries(say: Say = silent) -> Path:
         (HERE / "go.mod").read_bytes(), (HERE / "go.sum").read_bytes(), version or GO_PACKAGE
     )
     if target.is_dir():
+        os.utime(target)
         return target
     with exclusive(binaries_root() / "lock"):
         if not target.is_dir():
             if version is None:
                 _install_go(say)
             _build(target, say)
+            _remove_unused()
     return target
 
 
-def cache_key(go_mod: bytes, go_sum: bytes, go_version: str, flags: tuple[str, ...] = BUILD_FLAGS) -> str:
+def _remove_unused() -> None:
+    """Remove the programs of other versions that nobody has started for weeks: each set takes 600 MB."""
+    for folder in binaries_root().iterdir():
+        if folder.is_dir() and folder.stat().st_mtime < time.time() - _UNUSED_SECONDS:
+            shutil.rmtree(folder)
+
+
+def cache_key(go_mod: bytes, go_sum: bytes, go_version: str, flags: tuple[str, ...] = _RECIPE) -> str:
     """A name that changes with everything that changes the programs."""
     digest = hashlib.sha256()
     for part in (go_mod, go_sum, go_version.encode(), "\n".join(flags).encode()):
@@ -141,6 +157,15 @@ def _build(target: Path, say: Say) -> None:
         _compile([go, "build", "-v", *BUILD_FLAGS, "-o", f"{out}/", "tool"], Path(scratch), packages, say)
         for old, new in RENAMED.items():
             (out / old).rename(out / new)
+        module = subprocess.run(
+            [go, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/lws"],
+            cwd=scratch,
+            env=_environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        shutil.copytree(Path(module) / LWS_CHART, out / LWS_CHART, copy_function=shutil.copyfile)
         absent = [name for name in PROGRAMS if not (out / name).exists()]
         if absent:
             raise RuntimeError(f"the build left no {', '.join(absent)}")

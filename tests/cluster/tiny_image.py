@@ -41,23 +41,51 @@ def layer(entries: list[Entry]) -> bytes:
 
 def archive(tag: str, entries: list[Entry], config: dict[str, object]) -> bytes:
     """A one-layer image as `docker load` and `ctr images import` read it; `config` is its Entrypoint, Env and so on."""
+    content, image = _parts(entries, config)
+    names = f"{_sha256(image)}.json", f"{_sha256(content)}.tar"
+    manifest = [{"Config": names[0], "RepoTags": [tag], "Layers": [names[1]]}]
+    files = [
+        Entry(names[1], content),
+        Entry(names[0], image),
+        Entry("manifest.json", json.dumps(manifest).encode()),
+    ]
+    return layer(files)
+
+
+def write_folder(folder: Path, entries: list[Entry], config: dict[str, object]) -> Path:
+    """The same image as a registry keeps it, each blob a file named by its digest, in the new folder `folder`."""
+    folder.mkdir(parents=True)
+    kind = "application/vnd.oci.image"
+    described = []
+    for blob, media in zip(
+        _parts(entries, config), (f"{kind}.layer.v1.tar", f"{kind}.config.v1+json"), strict=True
+    ):
+        (folder / _sha256(blob)).write_bytes(blob)
+        described.append({"mediaType": media, "digest": f"sha256:{_sha256(blob)}", "size": len(blob)})
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{kind}.manifest.v1+json",
+        "config": described[1],
+        "layers": described[:1],
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def _parts(entries: list[Entry], config: dict[str, object]) -> tuple[bytes, bytes]:
+    """The image's only layer and its configuration."""
     content = layer(entries)
-    digest = hashlib.sha256(content).hexdigest()
     document = {
         "architecture": "amd64",
         "os": "linux",
         "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_sha256(content)}"]},
     }
-    image = json.dumps(document, sort_keys=True).encode()
-    name = hashlib.sha256(image).hexdigest()
-    manifest = [{"Config": f"{name}.json", "RepoTags": [tag], "Layers": [f"{digest}.tar"]}]
-    files = [
-        Entry(f"{digest}.tar", content),
-        Entry(f"{name}.json", image),
-        Entry("manifest.json", json.dumps(manifest).encode()),
-    ]
-    return layer(files)
+    return content, json.dumps(document, sort_keys=True).encode()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def pause_image(tag: str) -> bytes:
