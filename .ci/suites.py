@@ -157,7 +157,9 @@ def table(results: Sequence[Result]) -> str:
 def main() -> int:
     with open(HERE / "suites.toml", "rb") as file:
         suites = read_suites(tomllib.load(file))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGINT too: started with it ignored, every suite would inherit that, and could not be interrupted.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     results = run(suites)
     print(f"\n{table(results)}")
     good = sum(result.verdict == "ok" for result in results)

@@ -152,7 +152,7 @@ class Play:
         return chapter
 
     def _storm(self) -> Chapter:
-        self._wait_for_references_of_all()
+        self._wait_for_reference()
         chapter = self._all_sick(
             "storm", "(d) storm: the memory of all five engines falls into pieces at once"
         )
@@ -202,9 +202,6 @@ class Play:
             + SETTLE,
             "the engines warm up, and their calm state is learned",
         )
-
-    def _wait_for_references_of_all(self) -> None:
-        self._wait_for_reference()
 
     def _wait_for_cost_model(self, before: Chapter) -> None:
         """Until what a step costs is known, and the pool's other remediation will be over when the verdict falls."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.cluster import images
 from tests.cluster.binaries import binaries
@@ -25,6 +26,7 @@ OPERATOR_NAMESPACE = "kintsugi-system"
 NAMESPACE = "demo"
 DEPLOYMENT = "demo"
 IMAGE = "kintsugi"
+PULLER = "image-puller"
 TAG = "demo"
 """The tag that `examples/demo.yaml` names."""
 MANIFEST = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -46,13 +48,41 @@ def stage(say: Say, *, keep: bool = False) -> Iterator[Cluster]:
         say(f"{NODES} nodes are ready")
         reference = image.result()
         _tag(cluster, reference.rpartition(":")[2])
+        cluster.access.apply(_puller(reference))
         say("helm install kintsugi")
         _install(cluster, reference)
         say(f"kubectl apply -f {FLEET.relative_to(ROOT)}")
         cluster.kubectl("create", "namespace", NAMESPACE)
         cluster.kubectl(*("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted"))
         cluster.kubectl("apply", "-n", NAMESPACE, "-f", str(FLEET))
+        cluster.kubectl("delete", "daemonset", PULLER, "-n", "kube-system", "--wait=false")
         yield cluster
+
+
+def _puller(reference: str) -> dict[str, Any]:
+    """Has every node fetch the image while the operator starts, so that engines start at once wherever they land."""
+    labels = {"app": PULLER}
+    container = {
+        "name": PULLER,
+        "image": reference,
+        "command": ["python", "-c", "import time; time.sleep(3600)"],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": PULLER, "namespace": "kube-system"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "terminationGracePeriodSeconds": 0,
+                    "automountServiceAccountToken": False,
+                    "containers": [container],
+                },
+            },
+        },
+    }
 
 
 def _install(cluster: Cluster, reference: str) -> None:
