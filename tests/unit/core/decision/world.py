@@ -368,7 +368,7 @@ class World:
             pod.gone_at = self.now + self.ends_in
 
     def _set(self, found: Set) -> ReplicaSet:
-        actual = len(self._pods_of(found))
+        actual = len(self.pods_of(found))
         return ReplicaSet(
             found.name,
             f"uid-{found.name}",
@@ -380,8 +380,10 @@ class World:
             str(found.version),
         )
 
-    def _pods_of(self, found: Set) -> list[Pod]:
-        return [p for p in self.members(found.pool) if p.revision == found.revision]
+    def pods_of(self, found: Set) -> list[Pod]:
+        """What a ReplicaSet counts: pods that ended stay, and are replaced all the same."""
+        mine = [p for p in self.members(found.pool) if p.revision == found.revision]
+        return [p for p in mine if p.phase not in ("Failed", "Succeeded")]
 
     def kubernetes(self) -> None:
         """ReplicaSet controller, scheduler, kubelet and garbage collector, each once."""
@@ -404,7 +406,7 @@ class World:
         return [p for p in self.pods.values() if p.gone_at is None]
 
     def _replicate(self, found: Set) -> None:
-        mine = [p for p in self._pods_of(found) if p.phase not in ("Failed", "Succeeded")]
+        mine = self.pods_of(found)
         for _ in range(found.wanted - len(mine)):
             self._made += 1
             pod = Pod(
