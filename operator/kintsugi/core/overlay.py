@@ -6,38 +6,48 @@ from typing import Any, Final
 from kintsugi.core.names import ENGINE_CONTAINER
 
 OWNED_LABEL_PREFIX: Final = "kintsugi.dev/"
+_LIST_KEYS: Final = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
+"""Lists of a pod whose items are told apart by something else than a name (Kubernetes API, `patchMergeKey`)."""
 
 
-def merged(base: Any, over: Any) -> Any:
-    """`over` laid over `base`, as kubectl's strategic merge does for pods; None removes a key."""
+def merged(base: Any, over: Any, at: str = "") -> Any:
+    """`over` laid over `base`, as kubectl's strategic merge does for pods; None removes a key.
+
+    `at` is the field that both are the value of.
+    """
     if isinstance(base, dict) and isinstance(over, Mapping):
         out = dict(base)
         for key, value in over.items():
             if value is None:
                 out.pop(key, None)
             else:
-                out[key] = merged(out[key], value) if key in out else value
+                out[key] = merged(out[key], value, key) if key in out else value
         return out
-    if isinstance(base, list) and isinstance(over, list) and _named(base) and _named(over):
+    key = _LIST_KEYS.get(at, "name")
+    if isinstance(base, list) and isinstance(over, list) and _keyed(base, key) and _keyed(over, key):
         out_list = [dict(item) for item in base]
-        place = {item["name"]: index for index, item in enumerate(out_list)}
+        place = {item[key]: index for index, item in enumerate(out_list)}
         for item in over:
-            if item["name"] in place:
-                out_list[place[item["name"]]] = merged(out_list[place[item["name"]]], item)
+            if item[key] in place:
+                out_list[place[item[key]]] = merged(out_list[place[item[key]]], item)
             else:
                 out_list.append(dict(item))
         return out_list
     return over
 
 
-def _named(items: list[Any]) -> bool:
-    return all(isinstance(item, Mapping) and "name" in item for item in items)
+def _keyed(items: list[Any], key: str) -> bool:
+    return all(isinstance(item, Mapping) and key in item for item in items)
 
 
 def owned_fields(template: Mapping[str, Any]) -> list[str]:
     """Paths in a `podTemplate` that the operator owns; a template that touches one is refused by name."""
-    found: list[str] = []
+    found = [
+        key for key in ("metadata", "spec") if key in template and not isinstance(template[key], Mapping)
+    ]
     metadata = _map(template.get("metadata"))
+    if "labels" in metadata and not isinstance(metadata["labels"], Mapping):
+        found.append("metadata.labels")
     found += [
         f"metadata.{key}"
         for key in ("name", "namespace", "ownerReferences", "generateName")
@@ -52,17 +62,19 @@ def owned_fields(template: Mapping[str, Any]) -> list[str]:
     spec = _map(template.get("spec"))
     if spec.get("restartPolicy", "Always") != "Always":
         found.append("spec.restartPolicy")
-    containers = spec.get("containers")
-    for index, container in enumerate(containers if isinstance(containers, list) else ()):
+    containers = spec.get("containers", [])
+    if not isinstance(containers, list) or not _keyed(containers, "name"):
+        found.append("spec.containers")  # laid over by name: without one the engine itself would go
+        containers = []
+    for index, container in enumerate(containers):
         if _map(container).get("name") == ENGINE_CONTAINER:
             path = f"spec.containers[{index}]"
             found += [f"{path}.{key}" for key in ("args", "image") if key in container]
-            ports = container.get("ports")
-            found += [
-                f"{path}.ports[{at}]"
-                for at, port in enumerate(ports if isinstance(ports, list) else ())
-                if _map(port).get("name") == "http"
-            ]
+            ports = container.get("ports", [])
+            if not isinstance(ports, list) or not _keyed(ports, "name"):
+                found.append(f"{path}.ports")
+                ports = []
+            found += [f"{path}.ports[{at}]" for at, port in enumerate(ports) if port["name"] == "http"]
     return found
 
 
