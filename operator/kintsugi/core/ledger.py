@@ -21,7 +21,8 @@ from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.times import Times
 
 RESET_BREAKERS_ANNOTATION: Final = "kintsugi.dev/reset-breakers"
-"""On the deployment, an RFC 3339 time: a person closes every breaker that opened before it."""
+"""On the deployment, an RFC 3339 time: a person closes every breaker that opened before it. A time to come does
+nothing yet."""
 BUILT_REMEDIES: Final = frozenset({"Recreate"})
 """Rungs that this version can climb. Compact needs a helper in the engine, RecreateElsewhere node avoidance."""
 UID_PART: Final = 8
@@ -193,7 +194,7 @@ def _reset_at(snapshot: Snapshot) -> datetime | None:
         when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return when if when.tzinfo else None
+    return when if when.tzinfo and epoch(when) <= snapshot.now else None
 
 
 def _lineages(
