@@ -1,7 +1,10 @@
 """The status after a pass: it says what is, why, and what is held back, and changes only when something did."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from kintsugi.api.condition import set_condition
 from kintsugi.api.effective import scaled_pool
@@ -14,6 +17,7 @@ from kintsugi.api.status import (
     RemediationsStatus,
     SignalValues,
     VerdictCounts,
+    WithheldAction,
 )
 from kintsugi.core.conditions import State, conditions_of, worst_message
 from kintsugi.core.finding import Finding, InstanceVerdict, Verdict
@@ -24,6 +28,7 @@ from kintsugi.core.render import rotation_selector
 from kintsugi.core.rollout import Course
 from kintsugi.core.snapshot import Instance, Snapshot
 
+_FIGURES: Final = re.compile(r"\b[0-9]+(\.[0-9]+)?\b")
 QUIET = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED})
 """Verdicts of instances that are well: no findings and no signals of theirs are kept in status."""
 QUIET_SECONDS = 60.0
@@ -97,10 +102,14 @@ def _healing_word(conditions: Iterable[object], mode: str) -> str:
 
 
 def _steady(new: RemediationsStatus, old: RemediationsStatus) -> RemediationsStatus:
-    """`new`, with withheld entries as they were where instance and gate are the same: figures alone cause no write."""
-    known = {(entry.instance, entry.gate): entry for entry in old.withheld}
-    kept = tuple(known.get((entry.instance, entry.gate), entry) for entry in new.withheld)
+    """`new`, with withheld entries as they were where nothing but figures differs: those alone cause no write."""
+    known = {_words(entry): entry for entry in old.withheld}
+    kept = tuple(known.get(_words(entry), entry) for entry in new.withheld)
     return new.model_copy(update={"withheld": kept})
+
+
+def _words(entry: WithheldAction) -> tuple[str, str, str, datetime | None]:
+    return entry.instance, entry.gate, _FIGURES.sub("", entry.message), entry.next_check
 
 
 def _pool(
