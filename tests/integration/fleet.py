@@ -35,7 +35,10 @@ HEALING: Final[Json] = {
     "storm": {"holdSeconds": 60},
     "probationSeconds": 60,
 }
-SCRAPE_SECONDS: Final = 10
+CALM_SPEED_UP: Final = 30
+"""For stories about memory, whose evidence is a window without a gap: gaps of 1 s are allowed then."""
+SCRAPE_SECONDS: Final = 16
+"""Divided too: a reading each 0.4 s, which leaves room for passes that are late."""
 PATIENCE: Final = 60.0
 """Seconds that any one step may take on a slow machine beyond what its own times say."""
 MARGIN: Final = 1.5

@@ -62,6 +62,10 @@ class Release:
         self.cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
         wait_for("no operator runs", lambda: not self.pods(), START_SECONDS)
 
+    def is_installed(self) -> bool:
+        listed = json.loads(self.cluster.helm("list", "--namespace", NAMESPACE, "--output", "json"))
+        return any(release["name"] == RELEASE for release in listed)
+
     def scale(self, replicas: int) -> None:
         """So many copies, and wait until they run."""
         self.cluster.kubectl("-n", NAMESPACE, "scale", f"deployment/{RELEASE}", f"--replicas={replicas}")
