@@ -224,7 +224,7 @@ def _does_not_come_up(instance: Instance, view: PoolView, now: float) -> str | N
         why = instance.last_termination.message if instance.last_termination else ""
         why = (why or instance.waiting_message or instance.waiting_reason).strip().split("\n")[0]
         return f"{instance.name} does not start: {why}"[:400]
-    if instance.node and now - instance.created_at > start_budget_seconds(view.pool):
+    if instance.node and now - instance.start_began_at > start_budget_seconds(view.pool):
         return f"{instance.name} was not Ready within {start_budget_seconds(view.pool)} s"
     return None
 

@@ -140,11 +140,18 @@ class Instance:
     scrape: Scrape
     canaries: tuple[CanaryResult, ...] = ()
     """Canaries that ended since the last pass."""
+    scheduled_at: float | None = None
+    """When it was bound to its node; None while it is not, or where nobody says."""
     grace_seconds: float = 30.0
     max_num_seqs: int | None = None
     chunked_prefill: bool = True
     longest_prefill: float = 0.0
     """Seconds that the pool's longest legal prompt takes at the slowest prefill rate known; 0 where unknown."""
+
+    @property
+    def start_began_at(self) -> float:
+        """From when on its start budget counts: waiting for a GPU is no part of a start."""
+        return self.created_at if self.scheduled_at is None else self.scheduled_at
 
     @property
     def process(self) -> ProcessKey | None:

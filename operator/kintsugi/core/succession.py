@@ -78,7 +78,7 @@ def replacing(active: ActiveRemediation, world: World) -> Step:
     if replacement.waiting_reason in FATAL_WAITS or replacement.phase == "Failed":
         why = replacement.waiting_message or replacement.waiting_reason or replacement.phase_reason
         return Step(finished(active, "NotCured", f"its replacement does not start: {why}"[:500], world.now))
-    if replacement.node and world.now - replacement.created_at > world.start_budget:
+    if replacement.node and world.now - replacement.start_began_at > world.start_budget:
         return Step(
             finished(active, "NotCured", "its replacement was not Ready within the start budget", world.now)
         )

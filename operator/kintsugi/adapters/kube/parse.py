@@ -80,6 +80,7 @@ def instance(
         annotations={str(k): str(v) for k, v in _map(meta, "annotations").items()},
         scrape=scrape,
         canaries=tuple(canaries),
+        scheduled_at=_scheduled_at(status),
         grace_seconds=_number(spec.get("terminationGracePeriodSeconds"), DEFAULT_GRACE_SECONDS),
         max_num_seqs=_max_num_seqs(flags),
         chunked_prefill=_chunked_prefill(flags),
@@ -197,6 +198,11 @@ def _termination(engine: Mapping[str, Any]) -> Termination | None:
         message=str(ended.get("message") or ""),
         finished_at=epoch(ended.get("finishedAt")) or 0.0,
     )
+
+
+def _scheduled_at(status: Mapping[str, Any]) -> float | None:
+    scheduled = _condition(status, "PodScheduled")
+    return epoch(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
 
 
 def _unscheduled(status: Mapping[str, Any]) -> Mapping[str, Any]:
