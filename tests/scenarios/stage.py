@@ -9,7 +9,7 @@ from kintsugi.api.objects import Remediation
 from kintsugi.core import names
 from kintsugi.core.snapshot import Page, Scrape
 from kintsugi.ports.engines import Address
-from kintsugi.testing.cluster import FakeCluster
+from kintsugi.testing.cluster import FakeCluster, pods
 from kintsugi.testing.cluster.schema import Schemas
 from kintsugi.testing.cluster.store import Json
 from kintsugi.testing.fleet import FakeEngines
@@ -130,6 +130,12 @@ class Scene(Rehearsal):
     def serving(self, pool: str = "short") -> int:
         """Addresses to which the pool's Service sends new requests."""
         return len(self.cluster.endpoints(self.key.namespace, f"{self.key.name}-{pool}"))
+
+    def serving_pod(self, name: str) -> bool:
+        """Whether the pod takes new requests."""
+        pod = self.pod(name)
+        ready = pod is not None and pods.is_ready(pod) and not pods.deleting(pod)
+        return ready and self.rotation(name) == names.ROTATION_IN
 
     def outcomes(self) -> list[str]:
         """Outcome of every attempt ('' while under way), in the order of their decisions."""
