@@ -108,7 +108,10 @@ def main() -> int:
         "--json", type=Path, default=ROOT / "build" / "demo.json", help="where the figures go"
     )
     arguments = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a background job of a shell starts with it ignored
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # SIGINT too: a background job of a shell starts with it ignored
         signal.signal(number, _interrupt)
     screen = Screen()
     began = time.monotonic()

@@ -88,7 +88,8 @@ class Follow:
 
 def fleet(facts: Facts, levels: dict[str, str]) -> Table:
     """Every engine that is there now."""
-    table = Table("pool", "engine", "verdict", "traffic", "now", "why", expand=True)
+    table = Table("pool", "engine", "verdict", "traffic", "now", expand=True)
+    table.add_column("why", ratio=1, min_width=20)
     for pod in sorted(facts.pods.values(), key=lambda pod: (pod.pool, pod.name)):
         if pod.gone is None:
             table.add_row(*_row(facts, pod, levels))
