@@ -117,6 +117,7 @@ def test_a_running_ready_pod() -> None:
         pod_ip="10.244.1.7",
         annotations={"kintsugi.dev/lineage": "0001"},
         scrape=NO_PAGE,
+        scheduled_at=T0 + 120,
         grace_seconds=90.0,
         max_num_seqs=64,
         chunked_prefill=True,
