@@ -137,6 +137,7 @@ class Play:
     # -- held back -------------------------------------------------------------------------------------------
 
     def _metrics_outage(self) -> Chapter:
+        self._wait_for_reference()
         chapter = self._all_sick(
             "metricsOutage", "(e) metrics outage: all pages fail, while all memory is in pieces"
         )
