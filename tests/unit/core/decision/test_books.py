@@ -132,8 +132,8 @@ def test_a_new_revision_closes_the_breaker_of_the_old_one() -> None:
     world = running_world(spec(4))
     break_pool(world)
     world.spec["engine"] = {"image": "engine:2"}
-    world.step()
-    world.until(lambda: len({p.revision for p in world.members()}) == 1 and len(world.sets) == 1, 3000)
+    world.until(lambda: {p.revision for p in world.members()} == {world.view().revision}, 3000)
+    world.until(lambda: len(world.sets) == 1, 300)
     world.run(30)
     assert not world.status.remediations.breakers
 
