@@ -96,7 +96,8 @@ class ClusterPort(Protocol):
     async def create_event(
         self, regarding: Mapping[str, Any], event_type: str, reason: str, message: str, action: str
     ) -> None:
-        """Post one Kubernetes Event about an object (`event_type` Normal or Warning)."""
+        """Post one Kubernetes Event (`event_type` Normal or Warning) about an object: its apiVersion, kind, namespace,
+        name and uid."""
         ...
 
     async def pod_log_tail(self, namespace: str, name: str, lines: int) -> Sequence[str]:

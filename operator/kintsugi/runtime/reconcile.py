@@ -88,7 +88,7 @@ class Reconciler:
         for probe in judgement.probes:
             self._probe(kept.sight, probe, judgement.abandon_after)
         try:
-            await self._carry_out(snapshot, plan, judged, times, kept)
+            await self._carry_out(raw, snapshot, plan, judged, times, kept)
         except Conflict as error:
             log.info("plan dropped", extra={"fleet": str(key), "why": str(error)})
             return min(1.0, times.scrape_interval)
@@ -96,7 +96,7 @@ class Reconciler:
         return times.scrape_interval
 
     async def _carry_out(
-        self, snapshot: Snapshot, plan: Plan, judged: Judged, times: Times, kept: _Kept
+        self, raw: Json, snapshot: Snapshot, plan: Plan, judged: Judged, times: Times, kept: _Kept
     ) -> None:
         if snapshot.mono < kept.outdated_until:
             return
@@ -108,14 +108,14 @@ class Reconciler:
             log.error("CRDOutdated", extra={"fleet": str(snapshot.key), "why": text})
             if error.paths != kept.outdated:
                 kept.outdated = error.paths
-                await self._tell(_regarding(snapshot), Happening("CRDOutdated", text[:900], True, "Report"))
+                await self._tell(raw, Happening("CRDOutdated", text[:900], True, "Report"))
             return
         await self._actor.record(snapshot, plan)
         await self._actor.act(snapshot, plan, judged, times)
         self._ask(plan, kept.sight)
         if written:
             for happening in plan.happenings:
-                await self._tell(_regarding(snapshot), happening)
+                await self._tell(raw, happening)
         if len(plan.status.remediations.recent) > len(snapshot.deployment.status.remediations.recent):
             await retire_old_records(self._cluster, snapshot.key, plan.status)
 
@@ -144,12 +144,12 @@ class Reconciler:
                 if result.canary.process.uid in kept.sight.addresses:
                     kept.sight.results.append(result)
 
-    async def _tell(self, regarding: Json, happening: Happening) -> None:
-        """Events are best effort: one that can't be posted fails no pass."""
+    async def _tell(self, raw: Json, happening: Happening) -> None:
+        """Post an Event about the deployment `raw`: best effort, one that can't be posted fails no pass."""
         kind = "Warning" if happening.warning else "Normal"
         try:
             await self._cluster.create_event(
-                regarding, kind, happening.reason, happening.message[:1000], happening.action
+                _regarding(raw), kind, happening.reason, happening.message[:1000], happening.action
             )
         except PortError as error:
             log.warning("event not posted", extra={"reason": happening.reason, "why": str(error)})
@@ -166,14 +166,13 @@ def judged_of(judgement: Judgement) -> Judged:
     )
 
 
-def _regarding(snapshot: Snapshot) -> Json:
+def _regarding(raw: Json) -> Json:
+    """What an Event about this object refers to."""
+    metadata = raw["metadata"]
     return {
-        "apiVersion": snapshot.deployment.api_version,
-        "kind": snapshot.deployment.kind,
-        "metadata": {
-            "name": snapshot.key.name,
-            "namespace": snapshot.key.namespace,
-            "uid": snapshot.uid,
-            "resourceVersion": snapshot.resource_version,
-        },
+        "apiVersion": raw["apiVersion"],
+        "kind": raw["kind"],
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
     }
