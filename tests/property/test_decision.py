@@ -147,7 +147,7 @@ POD_EVENTS: dict[str, Any] = {
     "blind": lambda world, pod: setattr(pod, "blind", True),
     "seen": lambda world, pod: setattr(pod, "blind", False),
     "busy": lambda world, pod, running: setattr(pod, "running", running),
-    "goes": lambda world, pod: world._end(pod),
+    "goes": lambda world, pod: world.end(pod),
     "unready": lambda world, pod: setattr(pod, "ready", not pod.ready),
     "restarts": _restarts,
     "ends": _ends,
