@@ -158,6 +158,7 @@ class _Healing:
                 continue
             self._consider(view, instance, finding)
         self._report_blindness(under_way)
+        self._report_unclaimed(under_way)
         self._give_back_strays()
 
     def _candidates(self) -> list[tuple[PoolView, Instance, Finding]]:
@@ -207,6 +208,14 @@ class _Healing:
                 if unknown and instance.uid not in under_way and instance.ready:
                     text = "no fresh reading of this instance: nothing is decided about it until there is one"
                     self._withhold(instance.name, Answer("noData", False, text))
+
+    def _report_unclaimed(self, under_way: set[str]) -> None:
+        """Say of a pod that was released by an attempt nobody knows of any more: it holds its GPUs for nothing."""
+        for view in self._views.values():
+            for i in view.instances:
+                if not i.member and not i.deleting and i.uid not in under_way:
+                    text = "it was released, and the reservation for it is gone: a person has to delete it"
+                    self._withhold(i.name, Answer("noReservation", False, text))
 
     def _give_back_strays(self) -> None:
         """Pods that an attempt of ours withdrew and that none holds any more go back once they are well."""

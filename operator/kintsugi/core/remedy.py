@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kintsugi.api.status import ActiveRemediation
-from kintsugi.core.attempt import Step, World, owes_restore
+from kintsugi.core.attempt import Step, World, owes_restore, said
+from kintsugi.core.gate import Answer
 from kintsugi.core.plan import Restore
 from kintsugi.core.removal import draining, quarantined
 from kintsugi.core.succession import probation, replacing, warming
@@ -30,7 +31,11 @@ def advance(active: ActiveRemediation, world: World) -> Step:
         if victim is not None and owes_restore(active, victim):
             return Step(active, (Restore(victim.name, victim.uid, active.id),))
         return Step(active)
-    return PHASES[active.phase](active, world)
+    phase = PHASES.get(active.phase)
+    if phase is None:
+        text = f"its phase {active.phase} is not known to this version: nothing is done"
+        return Step(said(active, text), (), Answer("unknownPhase", False, text))
+    return phase(active, world)
 
 
 PHASES: Final[Mapping[str, Callable[[ActiveRemediation, World], Step]]] = {

@@ -71,13 +71,13 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
         active = active.model_copy(update={"withdrawn_at": active.withdrawn_at or moment(world.now)})
     held_since = max(epoch(active.detected_at), epoch(active.reserved_at))  # the verdict may be hours older
     hold_over = held_since + (0.0 if dead else world.times.hold)
-    if world.now < hold_over:
-        hold = Answer(
-            "hold", False, "withdrawn; removed when the hold is over, if nobody else falls sick", hold_over
-        )
+    place = "stays in rotation" if world.view.of_one or dead else "withdrawn"
+    if world.now < hold_over or out:  # a victim that is not seen to be out has not been held
+        text = f"{place}; removed when the hold is over, if nobody else falls sick"
+        hold = Answer("hold", False, text, hold_over)
         return Step(said(active, hold.message), out, hold)
     if not finding.removable:
-        early = Answer("removalTime", False, f"withdrawn; its removal time is not reached ({finding.reason})")
+        early = Answer("removalTime", False, f"{place}; its removal time is not reached ({finding.reason})")
         return Step(said(active, early.message), out, early)
     answers = world.ask(victim, finding)
     closed = first_closed(answers)
@@ -141,8 +141,7 @@ def draining(active: ActiveRemediation, world: World) -> Step:
         if world.view.of_one and active.path == "Surge" and serves and not _relieved(active, world.view):
             return Step(said(active, "stays in rotation until its replacement is Ready"))
         actions.append(Withdraw(victim.name, victim.uid, active.id))
-        stamp = active.withdrawn_at or moment(world.now)
-        active = active.model_copy(update={"withdrawn_at": stamp})
+        active = active.model_copy(update={"withdrawn_at": moment(world.now)})  # the drain counts from here
     drained, cut = _drained(active, victim, verdict, finding, world)
     if not drained:
         return Step(said(active, "drains: waits for its running requests"), tuple(actions))

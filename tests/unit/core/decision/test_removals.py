@@ -166,3 +166,47 @@ def test_pools_are_healed_independently() -> None:
     first.faults[Detector.FRAGMENTED] = second.faults[Detector.FRAGMENTED] = world.now - 400
     plan: Plan = world.step()
     assert kinds(plan.actions).count("Withdraw") == 2
+
+
+def test_a_victim_that_could_not_be_withdrawn_is_not_released_at_the_end_of_its_hold() -> None:
+    world = running_world(spec(4), ROOM)
+    victim = sick(world)
+    world.allows = lambda action: not isinstance(action, Withdraw)
+    world.run(600, every=10)
+    assert victim.member
+    assert "Release" not in taken(world)
+    world.allows = lambda action: True
+    world.until(lambda: "Evict" in taken(world), 100)
+
+
+def test_a_victim_is_not_evicted_in_the_pass_that_takes_it_out_of_rotation() -> None:
+    """A client may have connected a moment before."""
+    world = running_world(spec(4), NO_ROOM)
+    victim = sick(world)
+    world.until(lambda: phase(world) == "Draining", 600)
+    victim.in_rotation = True
+    plan = world.step()
+    assert kinds(plan.actions) == ["Withdraw"]
+
+
+def test_a_phase_of_another_version_stops_that_attempt_alone() -> None:
+    world = running_world(spec(4), ROOM)
+    victim = sick(world)
+    world.run(30)
+    active = only(world).model_copy(update={"phase": "AwaitingApproval"})
+    book = world.status.remediations.model_copy(update={"active": (active,)})
+    world.status = world.status.model_copy(update={"remediations": book})
+    world.run(600, every=30)
+    assert victim.member
+    assert world.gates() == {victim.name: "unknownPhase"}
+
+
+def test_a_released_pod_whose_reservation_is_lost_is_pointed_out_and_left_to_a_person() -> None:
+    world = running_world(spec(4), ROOM)
+    victim = sick(world)
+    victim.running = 5.0
+    world.until(lambda: not victim.member, 600)
+    world.status = world.status.model_copy(update={"remediations": type(world.status.remediations)()})
+    world.run(60)
+    assert world.gates() == {victim.name: "noReservation"}
+    assert "Evict" not in taken(world)
