@@ -2,10 +2,8 @@
 
 import argparse
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from kubernetes import config
 
 from kintsugi.api.objects import DeepSeekV4Deployment, parse_deployment
 from kintsugi.core.times import effective_times
-from tests.cluster.cluster import Cluster
+from tests.cluster.fixtures import Refused
 from tests.cluster.machine import Unsupported
 from tests.demo.acts import Play
 from tests.demo.engines import Engines, Levels, LogFollower
@@ -22,8 +20,9 @@ from tests.demo.facts import Facts
 from tests.demo.judgement import outcomes
 from tests.demo.outcome import Outcome, faults_of, missing, write
 from tests.demo.screen import Screen
-from tests.demo.stage import DEPLOYMENT, FLEET, NAMESPACE, ROOT, environment, stage
-from tests.demo.traffic import Traffic
+from tests.demo.stage import DEPLOYMENT, FLEET, NAMESPACE, ROOT, stage
+from tests.demo.traffic import Traffic, arguments
+from tests.demo.venue import Venue, kubectl_of
 from tests.demo.watch import Watches
 
 RATES = {"short": 8.0, "long": 5.0}
@@ -33,12 +32,12 @@ START_SECONDS = 120.0
 LAST_REQUESTS_SECONDS = 30.0
 
 
-def perform(cluster: Cluster, screen: Screen, build: Path) -> list[Outcome]:
+def perform(venue: Venue, screen: Screen, build: Path) -> list[Outcome]:
     """Wait for the fleet, send it traffic, run the scenarios, and judge them."""
     fleet = parse_deployment(yaml.safe_load(FLEET.read_text(encoding="utf-8")))
     facts = Facts()
     facts.listeners.append(screen.event)
-    api = config.new_client_from_config(str(cluster.kubeconfig), context=cluster.context)
+    api = config.new_client_from_config(str(venue.access.kubeconfig), context=venue.access.context)
     with ExitStack() as stack:
         watches = Watches(api, NAMESPACE, DEPLOYMENT, facts)
         stack.callback(watches.stop)
@@ -50,13 +49,11 @@ def perform(cluster: Cluster, screen: Screen, build: Path) -> list[Outcome]:
         _await_fleet(fleet, facts)
         levels.start()
         screen.heading("all engines are ready; requests flow, each on a new connection")
-        traffic = _traffic(cluster, fleet)
+        traffic = _traffic(venue, fleet)
         stack.callback(traffic.kill)
-        kubectl = [str(cluster.access.programs / "kubectl")] if cluster.access.programs else ["kubectl"]
-        kubectl += ["--kubeconfig", str(cluster.kubeconfig), "--context", cluster.context]
 
         def follow(pod: str) -> LogFollower:
-            return LogFollower(kubectl, NAMESPACE, pod, build / "demo-hung-engine.log")
+            return LogFollower(kubectl_of(venue.access), NAMESPACE, pod, build / "demo-hung-engine.log")
 
         chapters = Play(facts, engines, effective_times(fleet.spec), screen, follow).run()
         if not traffic.running:
@@ -76,23 +73,12 @@ def _await_fleet(fleet: DeepSeekV4Deployment, facts: Facts) -> None:
         raise TimeoutError(f"not all {wanted} engines were ready within {START_SECONDS:.0f} s")
 
 
-def _traffic(cluster: Cluster, fleet: DeepSeekV4Deployment) -> Traffic:
+def _traffic(venue: Venue, fleet: DeepSeekV4Deployment) -> Traffic:
     services = {}
     for pool in fleet.spec.pools:
-        spec = cluster.access.get("service", f"{DEPLOYMENT}-{pool.name}", NAMESPACE)["spec"]
+        spec = venue.access.get("service", f"{DEPLOYMENT}-{pool.name}", NAMESPACE)["spec"]
         services[pool.name] = f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
-
-    def launch(argv: Sequence[str]) -> "subprocess.Popen[str]":
-        return cluster.popen_inside(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-            start_new_session=True,
-        )
-
-    return Traffic(launch, services, RATES, fleet.spec.model.served_names[0])
+    return Traffic(venue.traffic(NAMESPACE, arguments(services, RATES, fleet.spec.model.served_names[0])))
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -107,7 +93,7 @@ def main() -> int:
     parser.add_argument(
         "--json", type=Path, default=ROOT / "build" / "demo.json", help="where the figures go"
     )
-    arguments = parser.parse_args()
+    said = parser.parse_args()
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
@@ -117,21 +103,21 @@ def main() -> int:
     began = time.monotonic()
     found: list[Outcome] = []
     try:
-        screen.heading("a Kubernetes of our own")
-        with stage(screen.say, keep=arguments.keep) as cluster:
-            found = perform(cluster, screen, arguments.json.parent)
-    except Unsupported as refusal:
+        screen.heading("a Kubernetes to play on")
+        with stage(screen.say, keep=said.keep) as venue:
+            found = perform(venue, screen, said.json.parent)
+    except (Unsupported, Refused) as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: everything has been taken down", file=sys.stderr)
         return 130
-    write(found, arguments.json)
+    write(found, said.json)
     screen.summary(found)
     wrong = [f"{outcome.name}: {fault}" for outcome in found for fault in faults_of(outcome)]
     wrong += [f"{name}: no outcome" for name in missing(found)]
     wrong += [f"{outcome.name}: {outcome.remark}" for outcome in found if outcome.remark]
-    screen.say(f"written to {arguments.json}; {time.monotonic() - began:.0f} s in all")
+    screen.say(f"written to {said.json}; {time.monotonic() - began:.0f} s in all")
     for line in wrong:
         print(f"WRONG {line}", file=sys.stderr)
     return 1 if wrong else 0

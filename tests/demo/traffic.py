@@ -2,13 +2,10 @@
 
 import json
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-Launch = Callable[[Sequence[str]], "subprocess.Popen[str]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +60,36 @@ def swallowed_by(log: Iterable[str], until: float) -> set[str]:
     return ids
 
 
-class Traffic:
-    """Requests to each pool's Service until `stop`. `sent` grows as requests end."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A running sender: the process whose standard output is its report, and how to ask it to send no more."""
 
-    def __init__(
-        self, launch: Launch, services: Mapping[str, str], rates: Mapping[str, float], model: str
-    ) -> None:
-        targets = [word for pool, url in services.items() for word in ("--target", f"{pool}={url}")]
-        pace = [word for pool, rate in rates.items() for word in ("--rate", f"{pool}={rate}")]
+    process: "subprocess.Popen[str]"
+    end: Callable[[], None]
+
+
+def arguments(services: Mapping[str, str], rates: Mapping[str, float], model: str) -> list[str]:
+    """The command line of `kintsugi.testing.traffic`: to each pool's Service, until it is told to stop."""
+    targets = [word for pool, url in services.items() for word in ("--target", f"{pool}={url}")]
+    pace = [word for pool, rate in rates.items() for word in ("--rate", f"{pool}={rate}")]
+    return [
+        *(*targets, *pace, "--model", model),
+        *("--output-tokens", "30-80", "--duration", "3600", "--grace", "50"),
+    ]
+
+
+class Traffic:
+    """Follows a sender's report until `stop`. `sent` grows as requests end."""
+
+    def __init__(self, source: Source) -> None:
         self.sent: list[Sent] = []
-        self.in_flight = 0
-        self._process = launch(
-            [
-                *(sys.executable, "-m", "kintsugi.testing.traffic", *targets, *pace),
-                *("--model", model, "--output-tokens", "30-80", "--duration", "3600", "--grace", "60"),
-            ]
-        )
+        self._source = source
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def stop(self, patience: float) -> list[Sent]:
         """Send nothing more, wait at most `patience` seconds for what is under way, and give all that was sent."""
-        self._process.terminate()
+        self._source.end()
         self._reader.join(patience)
         if self._reader.is_alive():
             self.kill()
@@ -93,21 +98,19 @@ class Traffic:
 
     def kill(self) -> None:
         """End at once, whatever is under way."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        if self._source.process.poll() is None:
+            self._source.process.kill()
+        self._source.process.wait()
 
     @property
     def running(self) -> bool:
-        return self._process.poll() is None
+        return self._source.process.poll() is None
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        assert self._source.process.stdout is not None
+        for line in self._source.process.stdout:
             document: dict[str, Any] = json.loads(line)
             if document["type"] == "request":
                 self.sent.append(
                     Sent(document["id"], document["target"], document["started"], document["error"])
                 )
-            elif document["type"] == "progress":
-                self.in_flight = document["in_flight"]
