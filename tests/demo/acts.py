@@ -163,7 +163,12 @@ class Play:
             chapter.says(
                 "fewer than two engines were ever called sick, so there was no storm to hold back in"
             )
-        self._watch(chapter, time.time() + 2 * self._times.fragmentation_window)
+        until = time.time() + 2 * self._times.fragmentation_window
+        self._facts.wait(lambda: self._sick_now() == len(self._facts.alive()), until)
+        self._screen.say(
+            f"{self._sick_now()} of {len(self._facts.alive())} engines are sick at the same time"
+        )
+        self._watch(chapter, until)
         for pod in self._facts.alive():
             self._engines.clear(pod.name)
         return chapter
