@@ -47,6 +47,7 @@ class Facts:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._changed = threading.Condition()
+        self._trouble: Exception | None = None
         self.pods: dict[str, PodFact] = {}
         self.verdicts: dict[str, VerdictFact] = {}
         """By pod UID."""
@@ -63,14 +64,25 @@ class Facts:
         """Told of every event, in a sentence."""
 
     def wait(self, look: Callable[[], T | None], deadline: float) -> T | None:
-        """The first true answer of `look`, asked after each change; None at `deadline` (epoch seconds)."""
+        """The first true answer of `look`, asked after each change; None at `deadline` (epoch seconds).
+
+        Raises RuntimeError once a watch has failed: what is not seen any more is not known either.
+        """
         with self._changed:
             while not (answer := look()):
+                if self._trouble is not None:
+                    raise RuntimeError("the cluster can't be watched any more") from self._trouble
                 left = deadline - self._clock()
                 if left <= 0:
                     return None
                 self._changed.wait(min(left, 0.5))
             return answer
+
+    def fail(self, trouble: Exception) -> None:
+        """A watch can't go on; whoever waits is told."""
+        with self._changed:
+            self._trouble = trouble
+            self._changed.notify_all()
 
     def pod(self, kind: str, pod: Mapping[str, Any]) -> None:
         """A pod of the fleet was added, changed or DELETED."""

@@ -84,16 +84,20 @@ class Traffic:
     def __init__(self, source: Source) -> None:
         self.sent: list[Sent] = []
         self._source = source
+        self._trouble: Exception | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def stop(self, patience: float) -> list[Sent]:
-        """Send nothing more, wait at most `patience` seconds for what is under way, and give all that was sent."""
+        """Send nothing more, wait at most `patience` seconds for what is under way, and give all that was sent.
+
+        Raises RuntimeError where the report could not be read: then nobody knows what became of the requests.
+        """
         self._source.end()
         self._reader.join(patience)
-        if self._reader.is_alive():
-            self.kill()
-            self._reader.join()
+        self.kill()
+        if self._trouble is not None:
+            raise RuntimeError("the traffic's report can't be read") from self._trouble
         return self.sent
 
     def kill(self) -> None:
@@ -101,6 +105,9 @@ class Traffic:
         if self._source.process.poll() is None:
             self._source.process.kill()
         self._source.process.wait()
+        self._reader.join()
+        if self._source.process.stdout is not None:
+            self._source.process.stdout.close()
 
     @property
     def running(self) -> bool:
@@ -108,9 +115,12 @@ class Traffic:
 
     def _read(self) -> None:
         assert self._source.process.stdout is not None
-        for line in self._source.process.stdout:
-            document: dict[str, Any] = json.loads(line)
-            if document["type"] == "request":
-                self.sent.append(
-                    Sent(document["id"], document["target"], document["started"], document["error"])
-                )
+        try:
+            for line in self._source.process.stdout:
+                document: dict[str, Any] = json.loads(line)
+                if document["type"] == "request":
+                    self.sent.append(
+                        Sent(document["id"], document["target"], document["started"], document["error"])
+                    )
+        except (ValueError, KeyError) as trouble:
+            self._trouble = trouble

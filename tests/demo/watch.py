@@ -23,6 +23,7 @@ class Watches:
         self._custom = client.CustomObjectsApi(api)
         self._namespace = namespace
         self._stopped = threading.Event()
+        self._facts = facts
         selector = f"kintsugi.dev/deployment={deployment}"
         custom = {"group": GROUP, "version": VERSION, "namespace": namespace}
         listing = self._custom.list_namespaced_custom_object
@@ -58,3 +59,6 @@ class Watches:
                     feed(event["type"], event["raw_object"])
             except (ApiException, urllib3.exceptions.HTTPError):
                 self._stopped.wait(0.5)
+            except Exception as trouble:
+                self._facts.fail(trouble)
+                raise

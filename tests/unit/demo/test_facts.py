@@ -1,5 +1,7 @@
 from typing import Any
 
+import pytest
+
 from tests.demo.facts import Facts
 
 
@@ -85,6 +87,13 @@ def test_waiting_ends_at_the_deadline_with_nothing() -> None:
     facts = Facts(clock)
     assert facts.wait(lambda: None, clock.now) is None
     assert facts.wait(lambda: "seen", clock.now) == "seen"
+
+
+def test_a_watch_that_failed_ends_all_waiting() -> None:
+    facts = Facts(Clock())
+    facts.fail(ValueError("no JSON"))
+    with pytest.raises(RuntimeError, match="watched"):
+        facts.wait(lambda: None, 1e12)
 
 
 def test_a_remediation_leads_from_the_victim_to_its_replacement() -> None:
