@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -33,6 +34,8 @@ while True:
 
 def test_a_report_that_can_not_be_read_is_no_report() -> None:
     traffic = Traffic(sender("print('{')"))
+    while traffic.running:
+        time.sleep(0.01)
     with pytest.raises(RuntimeError, match="report"):
         traffic.stop(10.0)
 
