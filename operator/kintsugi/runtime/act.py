@@ -64,6 +64,8 @@ class Actor:
 
     async def commit(self, snapshot: Snapshot, plan: Plan) -> bool:
         """Write the status if it says something new, and see that it stands; whether it was written."""
+        if plan.status == snapshot.deployment.status:  # no need to compare what would be written
+            return False
         wanted = plan.status.dump()
         if wanted == snapshot.deployment.status.dump():
             return False

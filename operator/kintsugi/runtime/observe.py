@@ -51,6 +51,8 @@ class Sight:
     """Readings under way, by pod UID: a slow engine delays its own reading and nobody else's."""
     asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Verifying requests under way, by pod UID."""
+    unknown: tuple[str, tuple[str, ...]] | None = None
+    """Fields of the object that nobody knows, with the resourceVersion at which they were looked for."""
     api_key: str | None = None
     api_key_read: float = float("-inf")
 
@@ -101,8 +103,14 @@ class Observer:
             children=children,
             answers=dict(sight.answers),
             paused=pause_reasons(deployment),
-            unknown_fields=tuple(unknown_fields(raw)),
+            unknown_fields=self._unknown(raw, sight),
         )
+
+    def _unknown(self, raw: Json, sight: Sight) -> tuple[str, ...]:
+        version = str(raw["metadata"]["resourceVersion"])
+        if sight.unknown is None or sight.unknown[0] != version:
+            sight.unknown = version, tuple(unknown_fields(raw))
+        return sight.unknown[1]
 
     async def _remediations(self, key: Key, deployment: DeepSeekV4Deployment) -> Mapping[str, Remediation]:
         active = deployment.status.remediations.active

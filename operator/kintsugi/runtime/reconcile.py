@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from kintsugi.api.objects import SpecInvalid, parse_deployment
+from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
 from kintsugi.core.decide import decide
 from kintsugi.core.evidence import Memory
 from kintsugi.core.judge import Judgement, judge
@@ -37,6 +37,15 @@ class _Kept:
     outdated_until: float = float("-inf")
     outdated: tuple[str, ...] = ()
     """Status fields that the installed CRD was last said to lack."""
+    read: tuple[str, DeepSeekV4Deployment] | None = None
+    """The object as last parsed, with its resourceVersion: a quiet one is parsed once."""
+
+    def parsed(self, raw: Json) -> DeepSeekV4Deployment:
+        """`raw` as a model; SpecInvalid where it can't be one."""
+        version = str(raw["metadata"]["resourceVersion"])
+        if self.read is None or self.read[0] != version:
+            self.read = version, parse_deployment(raw)
+        return self.read[1]
 
 
 class Reconciler:
@@ -74,7 +83,7 @@ class Reconciler:
             return CRD_RECHECK_SECONDS
 
     async def _pass(self, key: Key, raw: Json, kept: _Kept, late_by: float) -> float:
-        deployment = parse_deployment(raw)
+        deployment = kept.parsed(raw)
         times = effective_times(deployment.spec)
         snapshot = await self._observer.snapshot(
             key, raw, deployment, kept.sight, times, self._book.fleet(), late_by
