@@ -68,6 +68,14 @@ def finding_of(verdict: InstanceVerdict | None, trigger: str) -> Finding | None:
     )
 
 
+def silent_finding(verdict: InstanceVerdict | None) -> Finding | None:
+    """What proves that the victim serves nobody and may go for that alone, whatever it was withdrawn for; or None."""
+    findings = verdict.findings if verdict else ()
+    return next(
+        (f for f in findings if f.severity is Severity.SICK and f.serves_nothing and f.removable), None
+    )
+
+
 def standing_finding(
     active: ActiveRemediation, verdict: InstanceVerdict | None, victim: Instance
 ) -> Finding | None:

@@ -16,6 +16,7 @@ from kintsugi.core.attempt import (
     new_process,
     other_trigger,
     said,
+    silent_finding,
     standing_finding,
 )
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict
@@ -81,7 +82,10 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
         return Step(said(active, early.message), out, early)
     answers = world.ask(victim, finding)
     closed = first_closed(answers)
-    if closed and closed.gate in GIVEN_BACK and not finding.serves_nothing:
+    silent = silent_finding(world.view.verdicts.get(active.uid))
+    if closed and silent and first_closed(anew := world.ask(victim, silent)) is None:
+        finding, answers, closed = silent, anew, None
+    if closed and closed.gate in GIVEN_BACK and not (silent or finding.serves_nothing):
         return cancelled(active, victim, f"put back: {closed.message}", world.now)
     if closed:
         return Step(said(active, closed.message), out, closed, answers)
@@ -135,6 +139,7 @@ def draining(active: ActiveRemediation, world: World) -> Step:
             return Step(said(active, "is let go, so that its replacement starts"), (release,))
     elif finding is None and cleared(active, world):
         active = active.model_copy(update={"cancelling": True})
+    finding = silent_finding(verdict) or finding
     actions: list[Action] = []
     if victim.in_rotation:
         serves = not (finding and finding.serves_nothing)
