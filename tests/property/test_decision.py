@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kintsugi.core.finding import Detector
 from kintsugi.core.plan import Evict, Release, Restore, Withdraw
 from tests.unit.core.decision.audit import AuditedWorld
-from tests.unit.core.decision.made import spec
+from tests.unit.core.decision.made import pools, spec
 from tests.unit.core.decision.world import Pod
 
 DETECTORS = [Detector.STALLED, Detector.FRAGMENTED, Detector.SLOW, Detector.DEAD]
@@ -30,6 +30,7 @@ events = st.one_of(
     st.tuples(st.just("ends"), pod_index),
     st.tuples(st.just("gpus"), st.integers(0, 12)),
     st.tuples(st.just("replicas"), st.integers(0, 6)),
+    st.tuples(st.just("second pool"), st.integers(0, 3)),
     st.tuples(st.just("image"), st.sampled_from(["a", "b", "c"])),
     st.tuples(st.just("pause"), st.booleans()),
     st.tuples(st.just("mode"), st.sampled_from(["Act", "Observe", "Recommend"])),
@@ -48,14 +49,22 @@ stories = st.lists(st.tuples(events, pauses), min_size=3, max_size=20)
 class Story:
     """Applies events to a world."""
 
-    def __init__(self, replicas: int, gpus: int) -> None:
-        self.world = AuditedWorld(spec(replicas), gpus=20, starts_in=0.0)
+    def __init__(self, replicas: int, second: int, gpus: int) -> None:
+        self.sizes = {"main": replicas, "more": second}
+        self.world = AuditedWorld(spec(), gpus=20, starts_in=0.0)
+        self._resize()
         for _ in range(4):
             self.world.pass_()
         self.world.now += 3600
         self.world.pass_()
         self.world.gpus, self.world.starts_in = gpus, 60.0
         self.kubernetes = self.world.kubernetes
+
+    def _resize(self) -> None:
+        """The second pool is named only where it has instances."""
+        sizes = {name: size for name, size in self.sizes.items() if size or name == "main"}
+        self.world.spec["pools"] = pools(**sizes)
+        self.world.generation += 1
 
     def pod(self, index: int) -> Pod | None:
         alive = sorted(self.world.alive_everywhere(), key=lambda p: p.uid)
@@ -79,9 +88,9 @@ class Story:
         match kind:
             case "gpus":
                 world.gpus = value
-            case "replicas":
-                world.spec["pools"] = [{"name": "main", "replicas": value}]
-                world.generation += 1
+            case "replicas" | "second pool":
+                self.sizes["main" if kind == "replicas" else "more"] = value
+                self._resize()
             case "image":
                 world.spec["engine"] = {"image": value}
                 world.generation += 1
@@ -154,16 +163,17 @@ POD_EVENTS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    replicas=st.integers(1, 5),
-    gpus=st.integers(1, 8),
+    replicas=st.integers(1, 6),
+    second=st.sampled_from([0, 0, 1, 3]),
+    gpus=st.integers(1, 9),
     story=stories,
 )
 def test_no_story_breaks_a_promise_and_every_story_ends(
-    replicas: int, gpus: int, story: list[tuple[Event, Any]]
+    replicas: int, second: int, gpus: int, story: list[tuple[Event, Any]]
 ) -> None:
-    told = Story(replicas, gpus)
+    told = Story(replicas, second, gpus)
     for event, (passes, every) in story:
         told.happen(event)
         for _ in range(passes):
@@ -175,10 +185,10 @@ def test_no_story_breaks_a_promise_and_every_story_ends(
     note(world.tell())
     assert not plan.actions, plan.actions
     assert not world.status.remediations.active, world.tell()
-    wanted = world.spec["pools"][0]["replicas"]
-    assert len(world.members()) == wanted
-    assert all(pod.in_rotation for pod in world.members()), "somebody is still out of rotation"
-    assert not [p for p in world.alive_everywhere() if not p.member], "a released pod was forgotten"
+    assert {name: len(world.members(name)) for name in told.sizes} == told.sizes
+    everyone = world.alive_everywhere()
+    assert all(pod.in_rotation for pod in everyone), "somebody is still out of rotation"
+    assert all(pod.member for pod in everyone), "a released pod was forgotten"
     writes = world.writes
     for _ in range(10):
         world.pass_(60.0)
