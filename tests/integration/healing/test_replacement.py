@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.fleet import MARGIN, PATIENCE, Fleet, in_rotation, is_ready
+from tests.integration.fleet import CALM_SPEED_UP, MARGIN, PATIENCE, Fleet, in_rotation, is_ready
 from tests.integration.gpus import no_free_gpu
 from tests.integration.installed import Release
 from tests.integration.sight import Json
@@ -24,7 +24,7 @@ def warm(installed: Release) -> Iterator[dict[str, Fleet]]:
     """A fleet for each story, warmed up and known to be calm."""
     fleets = {story: Fleet(installed.cluster, installed.image) for story in SIZES}
     for story, fleet in fleets.items():
-        fleet.apply({"short": SIZES[story]})
+        fleet.apply({"short": SIZES[story]}, {"rehearsal": {"speedUp": CALM_SPEED_UP}})
     with ThreadPoolExecutor(len(fleets)) as side_by_side:
         for waiting in [side_by_side.submit(fleet.wait_until_warm, calm=True) for fleet in fleets.values()]:
             waiting.result()

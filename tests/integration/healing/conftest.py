@@ -1,14 +1,37 @@
-"""One operator for all tests of this folder, and fleets of their own for each."""
+"""One cluster and one operator for all tests of this folder, and fleets of their own for each."""
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.fixtures import attached, chosen, skip_if_unsupported
 from tests.integration.fleet import Fleet
 from tests.integration.installed import NAMESPACE, Release, make_namespace, operator_image
 
 NewFleet = Callable[[], Fleet]
+
+
+NODES, GPUS = 3, 8
+"""Of each node: the fleets of a file warm up side by side, and each has room for one more engine."""
+
+
+@pytest.fixture(scope="package")
+def local_cluster() -> Iterator[Cluster]:
+    """A cluster with more GPUs than the one that other tests share; its nodes may be switched off."""
+    found = chosen(os.environ)
+    if found is not None:
+        given = attached(found)
+        if not isinstance(given, Cluster) or given.spec.nodes * given.spec.gpus_per_node < NODES * GPUS:
+            pytest.skip(
+                f"the cluster of context {found.context!r} is not a local one with {NODES * GPUS} GPUs"
+            )
+        yield given
+        return
+    skip_if_unsupported()
+    with Cluster.start(f"healing-{os.getpid()}", nodes=NODES, gpus_per_node=GPUS, audit_log=True) as ours:
+        yield ours
 
 
 @pytest.fixture(scope="package")

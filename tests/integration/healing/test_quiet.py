@@ -1,0 +1,72 @@
+"""A quiet fleet costs no writes: the audit log of the API server is the witness."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kintsugi.core.names import PAUSE_ANNOTATION_PREFIX
+from tests.integration.fleet import NAME, PATIENCE, Fleet
+from tests.integration.installed import SERVICE_ACCOUNT, Release
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+QUIET_SECONDS = 120.0
+SETTLED_SECONDS = 15.0
+"""A status that has not changed for this long has been said."""
+
+
+class AuditLog:
+    """The writes that the operator asked for since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size
+
+    def writes(self) -> list[dict[str, Any]]:
+        """The operator's writes, each as the audit log has it."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        entries = (json.loads(line) for line in whole.splitlines())
+        return [entry for entry in entries if entry["user"]["username"] == SERVICE_ACCOUNT]
+
+
+def is_lease(write: dict[str, Any]) -> bool:
+    return bool(write["objectRef"]["resource"] == "leases")
+
+
+def told(writes: list[dict[str, Any]]) -> list[str]:
+    return [f"{w['verb']} {w['objectRef']['resource']} {w['objectRef'].get('name', '')}" for w in writes]
+
+
+def test_for_two_minutes_an_idle_fleet_causes_no_write_but_the_renewal_of_the_lease(
+    installed: Release, fleet: Fleet
+) -> None:
+    if not installed.cluster.spec.audit:
+        pytest.skip("this cluster was started without an audit log")
+    fleet.apply({"short": 2, "long": 1}, {"rehearsal": None})
+    fleet.wait_until_ready()
+    _let_it_settle(fleet)
+
+    log = AuditLog(installed.cluster.audit_log)
+    time.sleep(QUIET_SECONDS)
+    writes = log.writes()
+    assert any(map(is_lease, writes)), "the log saw nothing at all"
+    assert told([write for write in writes if not is_lease(write)]) == []
+
+    fleet.kubectl("annotate", "dsv4", NAME, f"{PAUSE_ANNOTATION_PREFIX}test=yes")
+    fleet.sight.wait("Paused", lambda: fleet.condition("HealingAllowed").get("reason") == "Paused", PATIENCE)
+    time.sleep(1.0)
+    assert "update deepseekv4deployments chat" in told(log.writes()), "the log would have seen a write"
+
+
+def _let_it_settle(fleet: Fleet) -> None:
+    def settled() -> bool:
+        return time.time() - fleet.sight.seen("deepseekv4deployments")[-1].at > SETTLED_SECONDS
+
+    fleet.sight.wait("the status has settled", settled, 3 * PATIENCE)
