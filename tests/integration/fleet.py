@@ -3,8 +3,9 @@
 import copy
 import secrets
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from tests.cluster.cluster import Cluster
 from tests.demo.engines import Engines
 from tests.demo.stage import FLEET as EXAMPLE
 from tests.demo.stage import environment
-from tests.demo.traffic import Sent, Traffic
+from tests.demo.traffic import Sent, Source, Traffic, arguments
 from tests.integration.installed import make_namespace
 from tests.integration.sight import Json, Seen, Sight
 
@@ -263,26 +264,21 @@ class Fleet:
             spec = self.cluster.get("service", f"{NAME}-{pool}", self.namespace)["spec"]
             services[pool] = f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
 
-        launched: list[subprocess.Popen[str]] = []
-
-        def launch(argv: Sequence[str]) -> "subprocess.Popen[str]":
-            launched.append(
-                self.cluster.popen_inside(
-                    argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment()
-                )
-            )
-            return launched[-1]
-
-        sender = Traffic(launch, services, rates, self.manifest["spec"]["model"]["servedNames"][0])
+        model = self.manifest["spec"]["model"]["servedNames"][0]
+        process = self.cluster.popen_inside(
+            [sys.executable, "-m", "kintsugi.testing.traffic", *arguments(services, rates, model)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        sender = Traffic(Source(process, process.terminate))
         try:
             yield sender.sent
             assert sender.running, "the traffic ended by itself, so its figures mean nothing"
             sender.stop(30.0)
         finally:
             sender.kill()
-            for process in launched:
-                assert process.stdout is not None
-                process.stdout.close()
 
 
 def is_ready(pod: Json) -> bool:
