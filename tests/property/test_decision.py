@@ -121,6 +121,8 @@ class Story:
             pod.faults.clear()
             pod.blind, pod.running, pod.never_starts, pod.phase = False, 0.0, "", ""
             pod.ready = True
+            if pod.node and pod.started_at is None:
+                pod.started_at = world.now
 
 
 def _rfc3339(seconds: float) -> str:
