@@ -48,7 +48,9 @@ def chosen(environment: Mapping[str, str]) -> Chosen | None:
     try:
         context = yaml.safe_load(kubeconfig.read_text()).get("current-context")
     except (OSError, yaml.YAMLError, AttributeError) as trouble:
-        raise Refused(f"{variable}={kubeconfig} can't be read as one kubeconfig: {trouble}") from trouble
+        raise Refused(
+            f"{variable}={kubeconfig} can't be read as one kubeconfig: {trouble}; without {variable} the tests start a cluster"
+        ) from trouble
     if not context:
         raise Refused(f"{variable}={kubeconfig} has no current context")
     if not context.startswith(OWN_PREFIX) and environment.get("KINTSUGI_ALLOW_CONTEXT") != context:
@@ -78,10 +80,15 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[KubeAccess]:
 
     Tests share it: each keeps to its `namespace`, names what has none after it, and leaves nodes as they were.
     """
+    found, refusal = None, ""
     try:
         found = chosen(os.environ)
     except Refused as reason:
-        pytest.fail(str(reason), pytrace=False)
+        refusal = str(reason)
+    if refusal:
+        pytest.fail(
+            refusal, pytrace=False
+        )  # out of the handler, whose chain of errors would bury the message
     if found is not None:
         yield attached(found)
         return
