@@ -82,7 +82,10 @@ def page(
         f"vllm:time_to_first_token_seconds_count{{{_LABELS}}} {int(c.first_tokens)}",
         f"vllm:inter_token_latency_seconds_count{{{_LABELS}}} {int(c.itl_count)}",
         f"vllm:inter_token_latency_seconds_sum{{{_LABELS}}} {c.itl_sum}",
-        *(f'vllm:inter_token_latency_seconds_bucket{{{_LABELS},le="{le}"}} {int(c.itl_count)}' for le in _EDGES),
+        *(
+            f'vllm:inter_token_latency_seconds_bucket{{{_LABELS},le="{le}"}} {int(c.itl_count)}'
+            for le in _EDGES
+        ),
         CONFIG,
         f'http_requests_total{{handler="/v1/completions",method="POST",status="2xx"}} {int(c.http_good)}',
     ]
