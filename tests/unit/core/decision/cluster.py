@@ -40,6 +40,7 @@ class Pod:
     never_starts: str = ""
     """A waiting reason such as CrashLoopBackOff: the container does not come up."""
     phase: str = ""
+    scheduled_at: float | None = None
     restarts: int = 0
     cleared: frozenset[Detector] = frozenset()
 
@@ -108,6 +109,7 @@ class Cluster:
             last_termination=None,
             pod_ip="10.0.0.1",
             annotations=dict(pod.annotations),
+            scheduled_at=pod.scheduled_at,
             scrape=Failed(Failure.PENDING, "not read in these tests", 0.0),
         )
 
@@ -141,7 +143,7 @@ class Cluster:
             self._replicate(found)
         for pod in sorted(self.alive_everywhere(), key=lambda p: p.created_at):
             if not pod.node and self.free() > 0:
-                pod.node, pod.started_at = "node", self.now
+                pod.node, pod.started_at, pod.scheduled_at = "node", self.now, self.now
             ready_due = pod.started_at is not None and self.now - pod.started_at >= self.starts_in
             if pod.node and pod.ready_at is None and not pod.never_starts and ready_due:
                 pod.ready_at = self.now

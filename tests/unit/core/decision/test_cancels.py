@@ -3,10 +3,10 @@
 import pytest
 
 from kintsugi.core.finding import Detector
-from kintsugi.core.plan import Release, Restore
+from kintsugi.core.plan import Evict, Release, Restore
 from tests.unit.core.decision.made import spec
 from tests.unit.core.decision.watching import NO_ROOM, ROOM, ended, last, only, phase, sick, taken
-from tests.unit.core.decision.world import running_world
+from tests.unit.core.decision.world import Pod, World, running_world
 
 
 def test_a_trigger_that_clears_in_the_hold_gives_the_instance_back_and_uses_no_budget() -> None:
@@ -193,3 +193,64 @@ def test_a_victim_that_serves_is_given_back_where_others_fail_and_it_is_needed()
     world.run(300)
     assert victim.in_rotation
     assert world.gates()[victim.name] == "minHealthy"
+
+
+def draining(world: World) -> Pod:
+    """A victim of a delete-first removal that still has requests."""
+    victim = sick(world)
+    victim.running = 2.0
+    world.until(lambda: phase(world) == "Draining", 600)
+    return victim
+
+
+def test_a_process_that_was_restarted_while_it_drained_is_given_back() -> None:
+    world = running_world(spec(4), NO_ROOM)
+    victim = draining(world)
+    victim.started_at = world.now
+    world.until(ended(world), 60)
+    assert victim.in_rotation
+    assert "Evict" not in taken(world)
+
+
+def test_a_storm_that_opens_while_a_member_drains_puts_it_back() -> None:
+    world = running_world(spec(4), NO_ROOM)
+    victim = draining(world)
+    for pod in world.members()[1:3]:
+        pod.faults[Detector.FRAGMENTED] = world.now
+    world.run(15)
+    assert victim.in_rotation
+    assert "Evict" not in taken(world)
+
+
+def test_a_released_victim_goes_whatever_storm_opens() -> None:
+    """The release was the decision, and its replacement is there."""
+    world = running_world(spec(4), ROOM)
+    victim = sick(world)
+    victim.running = 2.0
+    world.until(lambda: not victim.member, 600)
+    for pod in world.members()[:2]:
+        pod.faults[Detector.FRAGMENTED] = world.now
+    world.run(15)
+    victim.running = 0.0
+    world.until(lambda: "Evict" in taken(world), 60)
+
+
+def test_a_refused_eviction_is_called_off_where_the_victim_recovers() -> None:
+    world = running_world(spec(4), NO_ROOM)
+    victim = draining(world)
+    victim.running = 0.0
+    world.allows = lambda action: not isinstance(action, Evict)
+    world.run(60)
+    victim.faults.clear()
+    world.allows = lambda action: True
+    world.until(ended(world), 60)
+    assert victim.in_rotation
+    assert "Evict" not in taken(world)
+
+
+def test_a_short_hold_does_not_shorten_the_removal_time_of_a_stall() -> None:
+    world = running_world(spec(4, healing={"storm": {"holdSeconds": 30}}), ROOM)
+    victim = sick(world, Detector.STALLED)
+    world.run(280)
+    assert world.gates() == {victim.name: "removalTime"}
+    assert victim.member

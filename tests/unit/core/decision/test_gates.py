@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kintsugi.api.status import ActiveRemediation
+from kintsugi.api.status import ActiveRemediation, BreakerStatus
 from kintsugi.core import gate
 from kintsugi.core.finding import Detector, Verdict
 from kintsugi.core.gate import GATES, STALL_WITHDRAWAL_GATES, Answer, Question, ask_gates, first_closed
@@ -255,3 +255,38 @@ def test_an_unknown_verdict_of_the_victim_itself_is_no_reason_to_go_on() -> None
     view = replace(world.view(), verdicts={})
     assert view.verdict("nobody") is Verdict.UNKNOWN
     assert not gate.data(question(world, view=view)).open
+
+
+def test_an_open_storm_closes_and_says_when_a_trial_may_come_and_half_open_lets_one_through() -> None:
+    world = running_world(spec(4))
+    for pod in world.members()[:2]:
+        pod.faults[Detector.FRAGMENTED] = world.now
+    world.step()
+    answer = gate.storm(question(world))
+    assert closed(answer, "2 instances fell sick together")
+    fell = max(s.last_sick_at for s in world.status.remediations.storms).timestamp()
+    assert answer.next_check == fell + world.times.storm_trial
+    world.run(1900, every=50)
+    half = tuple(s.model_copy(update={"state": "HalfOpen"}) for s in world.status.remediations.storms)
+    alone = question(world, storms=half, active=())
+    assert gate.storm(alone).open
+    other = attempt(world, world.members()[3])
+    assert closed(gate.storm(question(world, storms=half, active=(other,))), other.name)
+    held = other.model_copy(update={"counts_towards_budget": False})
+    assert gate.storm(question(world, storms=half, active=(held,))).open
+
+
+def test_a_standing_breaker_closes_with_its_reason() -> None:
+    world = running_world(spec(8))
+    entry = BreakerStatus.model_validate(
+        {
+            "pool": "main",
+            "revision": world.members()[0].revision,
+            "reason": "NotCured",
+            "since": moment(world.now),
+            "message": "why",
+        }
+    )
+    book = world.status.remediations.model_copy(update={"breakers": (entry,)})
+    world.status = world.status.model_copy(update={"remediations": book})
+    assert closed(gate.breaker(question(world)), "removals are stopped (NotCured): why")

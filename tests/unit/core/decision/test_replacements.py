@@ -117,3 +117,32 @@ def test_unknown_at_the_end_of_the_probation_extends_it_once_and_is_then_ambiguo
     took = world.until(ended(world), 3000)
     assert took == pytest.approx(2 * world.times.probation, abs=20)
     assert last(world).outcome == "Ambiguous"
+
+
+def test_a_replacement_over_its_start_budget_is_not_cured() -> None:
+    world = running_world(spec(4, engine={"startBudgetSeconds": 600}), ROOM)
+    world.starts_in = float("inf")
+    sick(world)
+    world.until(ended(world), 2000)
+    assert last(world).outcome == "NotCured"
+    assert "start budget" in next(iter(world.remediations.values())).status.message
+
+
+def test_a_replacement_that_waits_for_a_gpu_is_within_its_start_budget() -> None:
+    world = running_world(spec(4, engine={"startBudgetSeconds": 600}), NO_ROOM)
+    sick(world)
+    world.until(lambda: "Evict" in taken(world), 600)
+    world.gpus = 3
+    world.run(3600, every=60)
+    assert phase(world) == "Replacing"
+    world.gpus = 4
+    world.until(ended(world), 3000)
+    assert last(world).outcome == "Cured"
+
+
+def test_a_replacement_is_known_though_the_api_servers_clock_is_behind_ours() -> None:
+    world = running_world(spec(4), ROOM)
+    world.on_start = lambda pod: setattr(pod, "created_at", pod.created_at - 20)
+    sick(world)
+    world.until(ended(world), 3000)
+    assert last(world).outcome == "Cured"

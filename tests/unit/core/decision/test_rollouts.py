@@ -166,3 +166,35 @@ def test_spent_sets_of_old_revisions_are_deleted() -> None:
     lowest(world, 3000)
     assert any(isinstance(a, Delete) and a.kind == "ReplicaSet" for _, a in world.taken)
     assert len(world.sets) == 1
+
+
+def test_a_surge_whose_room_was_taken_goes_on_by_deleting_first() -> None:
+    """Absence of a spare GPU alone is never a reason to stand still (design §9)."""
+    world = running_world(spec(3), gpus=4)
+    image(world, "engine:2")
+    world.until(lambda: len(world.sets) == 2, 30)
+    for pod in world.members():
+        if pod.revision == wanted(world):
+            pod.node, pod.started_at = "", None
+    world.gpus = 3
+    assert lowest(world, 3000) >= 2
+
+
+def test_a_surge_that_the_user_insists_on_waits_for_room_and_says_so() -> None:
+    world = running_world(spec(3, rollout={"strategy": "Surge"}), gpus=3)
+    image(world, "engine:2")
+    world.run(1200, every=20)
+    assert serving(world) == 3
+    assert "(not scheduled)" in world.status.rollouts[0].message
+    world.gpus = 4
+    assert lowest(world, 3000) >= 3
+
+
+def test_a_new_pod_over_its_start_budget_stops_the_rollout() -> None:
+    world = running_world(spec(3, engine={"startBudgetSeconds": 600}), ROOM)
+    world.starts_in = float("inf")
+    world.spec["engine"] = {"startBudgetSeconds": 600, "image": "engine:2"}
+    world.run(900, every=20)
+    assert world.status.rollouts[0].state == "Stalled"
+    assert "within 600 s" in world.status.rollouts[0].message
+    assert serving(world) == 3

@@ -113,3 +113,24 @@ def test_a_stall_during_a_stopped_rollout_is_withdrawn_and_says_that_it_waits_fo
     assert not stalled.in_rotation
     assert world.gates()[stalled.name] == "rollout"
     assert serving(world) == 3
+
+
+@pytest.mark.parametrize("change", ["image", "scale"])
+def test_a_rollout_and_a_scale_down_wait_while_a_victim_drains(change: str) -> None:
+    world = running_world(spec(4), NO_ROOM)
+    victim = world.members()[0]
+    victim.faults[Detector.FRAGMENTED] = world.now
+    victim.running = 2.0
+    world.until(lambda: any(a.phase == "Draining" for a in world.active()), 900)
+    world.taken.clear()
+    if change == "image":
+        image(world, "engine:2")
+    else:
+        scale(world, 3)
+    world.run(60)
+    assert not taken(world)
+    progressing = next(c for c in world.status.conditions if c.type == "Progressing")
+    assert "waits for a remediation" in progressing.message
+    victim.running = 0.0
+    world.until(lambda: not world.status.remediations.active, 3000)
+    world.until(lambda: serving(world) == (4 if change == "image" else 3), 3000)
