@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from pathlib import Path
 
 from tests.cluster import paths
 from tests.cluster.binaries import LWS_CHART
 from tests.cluster.cluster import Cluster
+from tests.cluster.kube import CommandFailed, wait_for
 from tests.cluster.names import REGISTRY
 from tests.cluster.registry_store import RegistryStore
 from tests.cluster.tiny_image import Entry, write_folder
@@ -39,6 +41,25 @@ def install_lws(cluster: Cluster) -> None:
         *(part for name, value in values.items() for part in ("--set", f"{name}={value}")),
         *("--wait", "--timeout", "2m"),
     )
+    # Its pods are Ready before its webhook has a certificate.
+    wait_for("LeaderWorkerSet's webhook answers", lambda: _accepts_a_group(cluster), 60, every_seconds=1)
+
+
+def _accepts_a_group(cluster: Cluster) -> bool:
+    container = {"name": "x", "image": "x"}
+    group = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"containers": [container]}}}},
+    }
+    try:
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(group))
+    except CommandFailed as refusal:
+        if "failed calling webhook" in str(refusal):
+            return False
+        raise
+    return True
 
 
 def _image(program: Path) -> str:
