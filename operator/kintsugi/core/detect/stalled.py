@@ -161,7 +161,8 @@ def hear_canaries(
             clock.kv_only, clock.admit, clock.admit_ping, clock.admission_blocked = 0.0, 0.0, None, False
             clock.admit_since = None
             clock.next_canary = result.mono + times.canary_idle
-            if read_at is not None and read_at <= result.mono:
+            first = clock.answered_at is None  # a later answer gives counters that stand no new respite
+            if first and read_at is not None and read_at <= result.mono:
                 clock.answered_at, clock.pages_since_answer = result.mono, 0
         elif result.outcome in _UNANSWERED:
             if ping is not None:
