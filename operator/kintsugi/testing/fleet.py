@@ -52,6 +52,8 @@ class Behaviour:
     admits: bool = True
     """False: steps go on, and no new request gets a first token."""
     canary_status: int = 200
+    answer_seconds: float = CANARY_SECONDS
+    """A canary waits so long for its answer."""
     fragmentation: float | None = 0.05
     """None: the telemetry plugin is missing."""
     orphaned: float | None = 0.0
@@ -151,11 +153,12 @@ class FakeEngines:
         if pod is None or not self._cluster.reachable(pod):
             clock.call_later(2.0, lambda: self._end(canary, CanaryOutcome.CONNECT_TIMEOUT))
             return
-        if self._engine(pod) is None:
+        engine = self._engine(pod)
+        if engine is None:
             clock.call_later(CANARY_SECONDS, lambda: self._end(canary, CanaryOutcome.CONNECTION_REFUSED))
             return
         self._open.append(_Open(canary, pod["metadata"]["uid"], clock.mono() + abandon_after))
-        clock.call_later(CANARY_SECONDS, self._answer_open)
+        clock.call_later(engine.behaviour.answer_seconds, self._answer_open)
         clock.call_later(abandon_after, self._answer_open)
 
     def canary_results(self) -> list[CanaryResult]:
@@ -232,7 +235,9 @@ class FakeEngines:
                 if b.canary_status >= 500 and b.canary_status != 503:
                     outcome = CanaryOutcome.SERVER_ERROR
                 self._end(each.canary, outcome, b.canary_status)
-            elif not b.hung and not b.silent and b.admits and now - each.canary.sent >= CANARY_SECONDS:
+            elif (
+                not b.hung and not b.silent and b.admits and now - each.canary.sent > b.answer_seconds - 1e-6
+            ):
                 engine.advance(now)
                 engine.counters.canary(CANARY_PROMPT_TOKENS)
                 self._end(each.canary, CanaryOutcome.ANSWERED, 200)
