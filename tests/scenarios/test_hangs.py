@@ -1,5 +1,8 @@
 """Hung engines: how soon they are seen, and what only looks like one (S11, S15, S17)."""
 
+import itertools
+from collections.abc import Callable
+
 import pytest
 
 from tests.scenarios.stage import warm
@@ -7,7 +10,7 @@ from tests.scenarios.stage import warm
 
 @pytest.mark.parametrize("offset", [0.5, 2.5, 4.5])
 async def test_a_hang_under_load_is_withdrawn_within_90_s_and_removed_within_320_s(offset: float) -> None:
-    scene = await warm({"short": 3}, pace=5)
+    scene = await warm({"short": 3}, pace=5, seconds=660)
     victim = scene.names_of("short")[1]
     scene.cluster.clock.move(offset)
     scene.engines.change(victim, hung=True)
@@ -21,7 +24,7 @@ async def test_a_hang_under_load_is_withdrawn_within_90_s_and_removed_within_320
 async def test_a_hang_of_an_idle_engine_is_withdrawn_within_150_s_and_removed_within_370_s(
     offset: float,
 ) -> None:
-    scene = await warm({"short": 3}, pace=5)
+    scene = await warm({"short": 3}, pace=5, seconds=660)
     for name in scene.names_of("short"):
         scene.engines.change(name, running=0.0, kv_usage=0.0)
     await scene.run(180)
@@ -35,7 +38,7 @@ async def test_a_hang_of_an_idle_engine_is_withdrawn_within_150_s_and_removed_wi
 
 
 async def test_an_engine_frozen_behind_a_growing_queue_is_replaced_once_and_leaves_its_evidence() -> None:
-    scene = await warm({"short": 3}, pace=5)
+    scene = await warm({"short": 3}, pace=5, seconds=660)
     victim = scene.names_of("short")[0]
     for waiting in range(9, 28, 3):
         scene.engines.change(victim, hung=True, running=3.0, waiting=float(waiting))
@@ -50,7 +53,7 @@ async def test_an_engine_frozen_behind_a_growing_queue_is_replaced_once_and_leav
 
 
 async def test_an_engine_that_admits_nobody_though_its_cache_is_empty_is_replaced_without_a_drain() -> None:
-    scene = await warm({"short": 3}, pace=5)
+    scene = await warm({"short": 3}, pace=5, seconds=660)
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, hung=True, running=0.0, waiting=6.0, kv_usage=0.0)
     await scene.until_removed(within=400)
@@ -62,7 +65,7 @@ async def test_an_engine_that_admits_nobody_though_its_cache_is_empty_is_replace
 
 
 async def test_an_engine_that_steps_and_admits_nobody_is_withdrawn_and_later_removed() -> None:
-    scene = await warm({"short": 3}, engine={"args": {"maxNumSeqs": 64}})
+    scene = await warm({"short": 3}, seconds=660, engine={"args": {"maxNumSeqs": 64}})
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, admits=False, waiting=6.0, kv_usage=0.05)
     assert await scene.until_withdrawn(victim) <= 400
@@ -73,7 +76,7 @@ async def test_an_engine_that_steps_and_admits_nobody_is_withdrawn_and_later_rem
 
 
 async def test_gauges_frozen_at_their_last_busy_value_are_asked_about_and_never_acted_upon() -> None:
-    scene = await warm({"short": 3}, pace=5)
+    scene = await warm({"short": 3}, pace=5, seconds=660)
     pod = scene.names_of("short")[0]
     scene.engines.change(pod, running=106.0, waiting=15.0, kv_usage=0.904, steps_per_second=0.0)
     sent = len(scene.engines.canaries)
@@ -86,19 +89,18 @@ async def test_gauges_frozen_at_their_last_busy_value_are_asked_about_and_never_
     assert scene.remediations() == []
 
 
+def standing_still(text: str) -> Callable[[str], str]:
+    """A page whose every value stands, but for the process's own CPU time."""
+    frozen = [line for line in text.splitlines() if not line.startswith("process_cpu")]
+    cpu = itertools.count(1)
+    return lambda _: "\n".join([*frozen, f"process_cpu_seconds_total {100 + next(cpu) / 10}"]) + "\n"
+
+
 async def test_counters_that_stand_still_though_canaries_are_answered_are_called_stale_not_sick() -> None:
-    scene = await warm({"short": 3}, pace=5)
+    scene = await warm({"short": 3}, pace=5, seconds=660)
     pod = scene.names_of("short")[0]
     (page,) = await scene.engines.scrape([scene.address(pod)], 4.0)
-    frozen = [line for line in page.text.splitlines() if not line.startswith("process_cpu")]  # type: ignore[union-attr]
-    cpu = 0.0
-
-    def stale(_: str) -> str:
-        nonlocal cpu
-        cpu += 0.1
-        return "\n".join([*frozen, f"process_cpu_seconds_total {100 + cpu:.2f}"]) + "\n"
-
-    scene.engines.rewrite[pod] = stale
+    scene.engines.rewrite[pod] = standing_still(getattr(page, "text", ""))
     await scene.run(900)
     assert scene.rotation(pod) == "in"
     assert scene.remediations() == []
@@ -107,7 +109,7 @@ async def test_counters_that_stand_still_though_canaries_are_answered_are_called
 
 
 async def test_a_long_pause_that_ends_is_put_back_and_three_in_a_day_cost_no_pod() -> None:
-    scene = await warm({"short": 3})
+    scene = await warm({"short": 3}, seconds=660)
     pod = scene.names_of("short")[0]
     uid = scene.uid(pod)
     for _ in range(3):
@@ -119,3 +121,17 @@ async def test_a_long_pause_that_ends_is_put_back_and_three_in_a_day_cost_no_pod
         assert (scene.rotation(pod), scene.uid(pod)) == ("in", uid)
     assert scene.removals() == []
     assert scene.outcomes() == ["Cancelled"] * 3
+
+
+async def test_gauges_that_stand_still_are_called_stale_though_every_answer_takes_seconds() -> None:
+    scene = await warm({"short": 3}, pace=5, seconds=660)
+    pod = scene.names_of("short")[0]
+    (page,) = await scene.engines.scrape([scene.address(pod)], 4.0)
+    scene.engines.rewrite[pod] = standing_still(getattr(page, "text", ""))
+    scene.engines.change(pod, answer_seconds=5.0)
+    before, sent = len(scene.cluster.writes), len(scene.engines.canaries)
+    await scene.run(900)
+    (found,) = [i for i in scene.status.instances if i.name == pod]
+    assert (found.verdict, found.reason) == ("Unknown", "StaleGauges")
+    assert len(scene.writes(since=before)) <= 6, "no stream of writes"
+    assert len(scene.engines.canaries) - sent <= 20, "no stream of canaries"

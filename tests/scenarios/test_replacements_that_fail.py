@@ -17,8 +17,9 @@ def newcomers(scene: Scene, start: Start) -> Callable[[Json], Start]:
     return lambda pod: Start() if pod["metadata"]["uid"] in known else start
 
 
-@pytest.mark.parametrize("nodes", [4, 5])
-@pytest.mark.parametrize("start", [Start(image_ok=False), Start(dies_after=40.0, boot_seconds=60.0)])
+@pytest.mark.parametrize(
+    ("start", "nodes"), [(Start(image_ok=False), 5), (Start(dies_after=40.0, boot_seconds=60.0), 4)]
+)
 async def test_a_replacement_that_does_not_start_trips_the_breaker_of_its_pool(
     start: Start, nodes: int
 ) -> None:

@@ -127,7 +127,7 @@ async def test_a_pool_that_leaves_the_spec_is_drained_and_goes_with_all_that_was
 KINDS = ("ReplicaSet", "Service", "PodDisruptionBudget")
 
 
-@pytest.mark.parametrize("phase", ["Quarantined", "Draining", "Replacing", "Warming"])
+@pytest.mark.parametrize("phase", ["Quarantined", "Replacing"])
 async def test_a_pool_removed_while_one_of_its_instances_is_healed_goes_all_the_same(phase: str) -> None:
     scene = await warm({"short": 2, "long": 2}, nodes=5)
     victim = scene.names_of("long")[0]
