@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kintsugi.core.names import DEPLOYMENT_PLURAL, GROUP
-from tests.integration.fleet import PATIENCE, Fleet
+from tests.integration.fleet import NAME, PATIENCE, Fleet
 from tests.integration.installed import CRDS, Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -47,6 +47,7 @@ def test_a_crd_without_a_field_of_the_status_is_reported_once_and_nothing_is_don
     time.sleep(10.0)
     assert len(fleet.sight.seen("deepseekv4deployments")) == changes, "no loop"
     assert fleet.pods() == []
-    assert [line["message"] for line in installed.said()].count("CRDOutdated") == 1
+    reports = [line for line in installed.said() if line["message"] == "CRDOutdated"]
+    assert [line["fleet"] for line in reports].count(f"{fleet.namespace}/{NAME}") == 1
     (event,) = [one for one in fleet.sight.now("events").values() if one["reason"] == "CRDOutdated"]
     assert "status.rehearsal" in event["message"]
