@@ -96,6 +96,9 @@ state = "{NODE_ROOT}/run"
   disable_apparmor = true
   netns_mounts_under_state_dir = true
   stream_server_address = "{node.ip}"
+  [{cri}.containerd]
+    # What was unpacked is not kept packed as well: a node's disk may be memory.
+    discard_unpacked_layers = true
   [{cri}.containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [{cri}.containerd.runtimes.runc.options]

@@ -16,8 +16,8 @@ from tests.cluster.registry_store import RegistryStore
 _LOCAL = "localhost/kintsugi"
 _KEPT = 8
 """How many images of a name stay whatever their age."""
-_UNUSED_SECONDS = 24 * 3600.0
-"""Beyond those, one that nobody has asked for this long goes: a cluster that runs may still want it tomorrow."""
+_UNUSED_SECONDS = 6 * 3600.0
+"""Beyond those, one that nobody has asked for this long goes: a cluster that runs may still want it."""
 
 
 def build_image(
