@@ -160,10 +160,18 @@ async def warm(
     pace: float = PACE,
     seed: int = 0,
     seconds: float = WARM_SECONDS,
+    then: float | None = None,
     **spec: Any,
 ) -> Scene:
-    """A fleet that is up, warm and judged: anything that happens to it from now on counts."""
+    """A fleet that is up, warm and judged: anything that happens to it from now on counts.
+
+    It is looked at every `pace` seconds; from the end of its warm-up on every `then` seconds, where that is given.
+    """
     scene = Scene(nodes, gpus, pace, seed)
     scene.deploy(pools, **spec)
     await scene.run(seconds)
+    if then is not None:
+        scene.pace = then
+        scene.edit(monitoring={"scrapeIntervalSeconds": int(then)})
+        await scene.run(then)
     return scene

@@ -10,7 +10,7 @@ from tests.scenarios.stage import warm
 
 @pytest.mark.parametrize("offset", [0.5, 2.5, 4.5])
 async def test_a_hang_under_load_is_withdrawn_within_90_s_and_removed_within_320_s(offset: float) -> None:
-    scene = await warm({"short": 3}, pace=5, seconds=660)
+    scene = await warm({"short": 3}, then=5, seconds=660)
     victim = scene.names_of("short")[1]
     scene.cluster.clock.move(offset)
     scene.engines.change(victim, hung=True)
@@ -24,7 +24,7 @@ async def test_a_hang_under_load_is_withdrawn_within_90_s_and_removed_within_320
 async def test_a_hang_of_an_idle_engine_is_withdrawn_within_150_s_and_removed_within_370_s(
     offset: float,
 ) -> None:
-    scene = await warm({"short": 3}, pace=5, seconds=660)
+    scene = await warm({"short": 3}, then=5, seconds=660)
     for name in scene.names_of("short"):
         scene.engines.change(name, running=0.0, kv_usage=0.0)
     await scene.run(180)
@@ -38,7 +38,7 @@ async def test_a_hang_of_an_idle_engine_is_withdrawn_within_150_s_and_removed_wi
 
 
 async def test_an_engine_frozen_behind_a_growing_queue_is_replaced_once_and_leaves_its_evidence() -> None:
-    scene = await warm({"short": 3}, pace=5, seconds=660)
+    scene = await warm({"short": 3}, then=5, seconds=660)
     victim = scene.names_of("short")[0]
     for waiting in range(9, 28, 3):
         scene.engines.change(victim, hung=True, running=3.0, waiting=float(waiting))
@@ -53,7 +53,7 @@ async def test_an_engine_frozen_behind_a_growing_queue_is_replaced_once_and_leav
 
 
 async def test_an_engine_that_admits_nobody_though_its_cache_is_empty_is_replaced_without_a_drain() -> None:
-    scene = await warm({"short": 3}, pace=5, seconds=660)
+    scene = await warm({"short": 3}, then=5, seconds=660)
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, hung=True, running=0.0, waiting=6.0, kv_usage=0.0)
     await scene.until_removed(within=400)
@@ -76,7 +76,7 @@ async def test_an_engine_that_steps_and_admits_nobody_is_withdrawn_and_later_rem
 
 
 async def test_gauges_frozen_at_their_last_busy_value_are_asked_about_and_never_acted_upon() -> None:
-    scene = await warm({"short": 3}, pace=5, seconds=660)
+    scene = await warm({"short": 3}, then=5, seconds=660)
     pod = scene.names_of("short")[0]
     scene.engines.change(pod, running=106.0, waiting=15.0, kv_usage=0.904, steps_per_second=0.0)
     sent = len(scene.engines.canaries)
@@ -97,7 +97,7 @@ def standing_still(text: str) -> Callable[[str], str]:
 
 
 async def test_counters_that_stand_still_though_canaries_are_answered_are_called_stale_not_sick() -> None:
-    scene = await warm({"short": 3}, pace=5, seconds=660)
+    scene = await warm({"short": 3}, then=5, seconds=660)
     pod = scene.names_of("short")[0]
     (page,) = await scene.engines.scrape([scene.address(pod)], 4.0)
     scene.engines.rewrite[pod] = standing_still(getattr(page, "text", ""))
@@ -124,7 +124,7 @@ async def test_a_long_pause_that_ends_is_put_back_and_three_in_a_day_cost_no_pod
 
 
 async def test_gauges_that_stand_still_are_called_stale_though_every_answer_takes_seconds() -> None:
-    scene = await warm({"short": 3}, pace=5, seconds=660)
+    scene = await warm({"short": 3}, then=5, seconds=660)
     pod = scene.names_of("short")[0]
     (page,) = await scene.engines.scrape([scene.address(pod)], 4.0)
     scene.engines.rewrite[pod] = standing_still(getattr(page, "text", ""))

@@ -141,7 +141,7 @@ async def test_an_instance_that_came_to_itself_while_nobody_watched_is_put_back(
 
 
 async def test_losing_the_memory_again_and_again_delays_a_removal_and_never_hastens_it() -> None:
-    scene = await warm({"short": 3}, nodes=4, pace=5, seconds=720)
+    scene = await warm({"short": 3}, nodes=4, then=5, seconds=720)
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, hung=True)
     for _ in range(4):

@@ -34,7 +34,7 @@ async def test_without_a_free_gpu_the_sick_pod_goes_first_and_its_replacement_ta
 async def test_streams_end_before_the_signal_and_two_others_serve_all_along(
     nodes: int, path: str, sickness: str
 ) -> None:
-    scene = await warm({"short": 3}, nodes=nodes, pace=5)
+    scene = await warm({"short": 3}, nodes=nodes, then=5)
     victim = scene.names_of("short")[0]
     scene.engines.change(
         victim, **({"fragmentation": 0.4} if sickness == "fragmentation" else {"hung": True})
@@ -55,7 +55,7 @@ async def test_streams_end_before_the_signal_and_two_others_serve_all_along(
 
 
 async def test_a_pool_of_one_with_room_serves_until_its_replacement_is_ready() -> None:
-    scene = await warm({"short": 1}, nodes=2, pace=5)
+    scene = await warm({"short": 1}, nodes=2, then=5)
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, fragmentation=0.4)
     least = 1
@@ -83,7 +83,7 @@ async def test_a_pool_of_one_without_room_asks_a_person_about_fragmentation() ->
 
 @pytest.mark.parametrize(("nodes", "path"), [(1, "DeleteFirst"), (2, "Surge")])
 async def test_a_stalled_pool_of_one_is_replaced_at_the_removal_time(nodes: int, path: str) -> None:
-    scene = await warm({"short": 1}, nodes=nodes, pace=5)
+    scene = await warm({"short": 1}, nodes=nodes, then=5)
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, hung=True)
     assert 300 <= await scene.until_removed() <= 320
