@@ -66,13 +66,14 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
         return cancelled(
             active, victim, "a storm opened: put back, since a shared cause is likely", world.now
         )
+    gone = dead and finding.serves_nothing  # one that is up again between two restarts serves, and is held
     out: tuple[Action, ...] = ()
-    if victim.in_rotation and not world.view.of_one and not dead:
+    if victim.in_rotation and not world.view.of_one and not gone:
         out = (Withdraw(victim.name, victim.uid, active.id),)
         active = active.model_copy(update={"withdrawn_at": active.withdrawn_at or moment(world.now)})
     held_since = max(epoch(active.detected_at), epoch(active.reserved_at))  # the verdict may be hours older
-    hold_over = held_since + (0.0 if dead else world.times.hold)
-    place = "stays in rotation" if world.view.of_one or dead else "withdrawn"
+    hold_over = held_since + (0.0 if gone else world.times.hold)
+    place = "stays in rotation" if world.view.of_one or gone else "withdrawn"
     if world.now < hold_over or out:  # a victim that is not seen to be out has not been held
         text = f"{place}; removed when the hold is over, if nobody else falls sick"
         hold = Answer("hold", False, text, hold_over)

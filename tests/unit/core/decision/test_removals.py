@@ -75,6 +75,16 @@ def test_dead_needs_no_hold_and_no_withdrawal() -> None:
     assert "Evict" in taken(world)
 
 
+def test_a_pod_that_keeps_restarting_and_serves_in_between_is_held_like_any_other() -> None:
+    """Its third restart shows a fault, but a poisoned request restarts its siblings too: a storm must have time to show."""
+    world = running_world(spec(4), ROOM)
+    sick(world, Detector.DEAD)
+    world.until(ended(world), 3000)
+    assert taken(world) == ["Withdraw", "Release", "Evict"]
+    assert done_at(world, Release) - done_at(world, Withdraw) >= world.times.hold
+    assert last(world).outcome == "Cured"
+
+
 def test_a_pod_that_failed_as_a_whole_is_deleted_first_since_kubernetes_has_replaced_it() -> None:
     world = running_world(spec(4), ROOM)
     victim = sick(world, Detector.DEAD)

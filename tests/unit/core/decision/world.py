@@ -118,6 +118,8 @@ class World(Cluster):
     def verdict(self, pod: Pod) -> InstanceVerdict:
         times = self.times
         found = [finding(d, since, self.now, times) for d, since in pod.faults.items()]
+        if self.instance(pod).ready:  # up again between two restarts
+            found = [replace(f, serves_nothing=False) if f.detector is Detector.DEAD else f for f in found]
         calm = Verdict.HEALTHY
         if pod.gone_at is not None or pod.blind:
             calm, found = Verdict.UNKNOWN, [f for f in found if f.detector is Detector.DEAD]
