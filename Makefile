@@ -4,8 +4,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTHON ?= python3
 ARGS ?=
+KILLS := tests/integration/healing/test_killed_operator.py
 
-.PHONY: help setup demo test test-cluster lint bench generate check cluster-up cluster-down constraints
+.PHONY: help setup demo test test-cluster remediations lint bench generate check cluster-up cluster-down constraints
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/\1\t/' | sort | expand -t 16
@@ -24,8 +25,11 @@ demo: setup  ## A fleet that heals itself, on a Kubernetes of its own; writes bu
 test: setup  ## Every test but the slow ones, on a real cluster where this machine can hold one
 	$(BIN)/pytest -m 'not slow' $(ARGS)
 
-test-cluster: setup  ## The slow scenarios on the real cluster
-	$(BIN)/pytest -m slow $(ARGS)
+test-cluster: setup  ## The slow scenarios on the real cluster, but for the kills
+	$(BIN)/pytest -m slow --ignore=$(KILLS) $(ARGS)
+
+remediations: setup  ## The operator killed at each step of a remediation, on the real cluster
+	$(BIN)/pytest -m slow $(KILLS) $(ARGS)
 
 lint: setup  ## Style, types, layers, module length
 	$(BIN)/ruff check .
