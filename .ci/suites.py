@@ -65,7 +65,8 @@ class Started:
         self._began = time.monotonic()
         self._ended: float | None = None
         self._process = subprocess.Popen(
-            ["bash", "-c", suite.command],
+            # Told to end by SIGINT, which a runner started in the background would hand down as ignored.
+            ["env", "--default-signal=INT", "bash", "-c", suite.command],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,

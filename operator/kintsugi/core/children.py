@@ -5,7 +5,7 @@ from typing import Any
 
 from kintsugi.api.effective import Pool
 from kintsugi.core.names import POOL_LABEL
-from kintsugi.core.plan import Action, Apply, Delete
+from kintsugi.core.plan import Action, Apply, Create, Delete
 from kintsugi.core.render import disruption_budget, service
 from kintsugi.core.snapshot import Snapshot
 
@@ -22,11 +22,9 @@ def children(snapshot: Snapshot, pools: Iterable[Pool]) -> tuple[Action, ...]:
             budget = disruption_budget(snapshot.deployment, snapshot.uid, pool.name)
             wanted[("PodDisruptionBudget", budget["metadata"]["name"])] = budget
     found = {(c["kind"], c["metadata"]["name"]): c for c in snapshot.children}
-    actions: list[Action] = [
-        Apply(manifest)
-        for key, manifest in wanted.items()
-        if key not in found or not _holds(found[key], manifest)
-    ]
+    # What is not ours yet is created, never applied over: pool `a-b` of `chat` and pool `b` of `chat-a` share a name.
+    actions: list[Action] = [Create(manifest) for key, manifest in wanted.items() if key not in found]
+    actions += [Apply(made) for key, made in wanted.items() if key in found and not _holds(found[key], made)]
     serving = {s.pool for s in snapshot.replica_sets if s.actual > 0 or s.wanted > 0}
     for key, child in found.items():
         pool_name = child["metadata"].get("labels", {}).get(POOL_LABEL)

@@ -87,7 +87,9 @@ class InstanceVerdict:
     missing: tuple[str, ...] = ()
     """Series that a trigger needs and this instance does not export."""
     running: float | None = None
-    """Requests running now, own canaries not counted; None where unknown."""
+    """Requests running on the newest page, own canaries not counted; None where unknown."""
+    page_age: float = 0.0
+    """Seconds since that page was read: a drain is over only by a page read after the withdrawal."""
     last_progress_seconds: float | None = None
     """Seconds since this process last made an engine step, as far as it was watched; None where unknown."""
     cleared: frozenset[Detector] = frozenset()

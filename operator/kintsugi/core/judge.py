@@ -145,6 +145,7 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
         fresh=fresh,
         missing=() if process is None or not fresh else _missing(process, spec),
         running=None if process is None else user_running(process, mono, times),
+        page_age=mono - process.sample.mono if process is not None and process.sample is not None else 0.0,
         last_progress_seconds=None if process is None else _last_progress(process, mono),
         cleared=_cleared(one, found, mono, times, spec),
     )

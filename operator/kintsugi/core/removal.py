@@ -223,7 +223,8 @@ def _drained(
     running = verdict.running if verdict and verdict.fresh else None
     if victim.started_at is None or victim.phase in ("Failed", "Succeeded"):
         return True, 0
-    if running == 0 and world.now - withdrawn >= DRAIN_SETTLE_SECONDS:
+    read_at = world.now - (verdict.page_age if verdict else 0.0)
+    if running == 0 and read_at - withdrawn >= DRAIN_SETTLE_SECONDS:
         return True, 0
     if world.now - max(since, withdrawn) >= world.times.drain_timeout:
         return True, None if running is None else int(running)

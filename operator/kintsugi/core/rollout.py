@@ -185,7 +185,8 @@ def _retire_one(view: PoolView, olds: tuple[ReplicaSet, ...], setting: Setting) 
     verdict = view.verdicts.get(victim.uid)
     running = verdict.running if verdict and verdict.fresh else None
     waited = setting.now - since
-    drained = (running == 0 and waited >= DRAIN_SETTLE_SECONDS) or waited >= setting.drain_timeout
+    seen_idle = running == 0 and waited - (verdict.page_age if verdict else 0.0) >= DRAIN_SETTLE_SECONDS
+    drained = seen_idle or waited >= setting.drain_timeout
     if drained or not victim.ready:
         return (Scale(old.name, old.wanted - 1, old.resource_version),)
     return ()

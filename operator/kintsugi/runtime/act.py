@@ -7,7 +7,8 @@ from typing import Any
 
 from kintsugi.adapters.kube import parse
 from kintsugi.api.effective import pools_of
-from kintsugi.api.objects import Remediation
+from kintsugi.api.objects import Remediation, parse_deployment
+from kintsugi.api.status import ActiveRemediation
 from kintsugi.core.judged import Judged
 from kintsugi.core.live import needs_a_last_look, reason_to_refrain
 from kintsugi.core.names import (
@@ -111,10 +112,12 @@ class Actor:
     async def act(self, snapshot: Snapshot, plan: Plan, judged: Judged, times: Times) -> None:
         """Take the actions in order. One that is refused or stale stops nothing else; the next pass sees what is."""
         fresh: dict[str, PoolView] | None = None
+        standing: tuple[ActiveRemediation, ...] | None = None
         for action in plan.actions:
             if needs_a_last_look(action):
                 fresh = fresh or await self._fresh_views(snapshot, judged)
-                why = _refrain(action, snapshot, plan, fresh, times)
+                standing = standing if standing is not None else await self._standing(snapshot)
+                why = _refrain(action, snapshot, standing, fresh, times)
                 if why:
                     log.warning(
                         "action withheld at the last look", extra=_told(snapshot, action) | {"why": why}
@@ -134,6 +137,14 @@ class Actor:
             else:
                 if not isinstance(action, Ask):
                     log.info("action taken", extra=_told(snapshot, action))
+
+    async def _standing(self, snapshot: Snapshot) -> tuple[ActiveRemediation, ...]:
+        """The reservations as they stand in the API at this moment: another operator may have ended one since."""
+        raw = await self._cluster.get_deployment(snapshot.key)
+        if raw is None:
+            return ()
+        active = parse_deployment(raw).status.remediations.active
+        return tuple(a for a in active if a.outcome is None)
 
     async def _fresh_views(self, snapshot: Snapshot, judged: Judged) -> dict[str, PoolView]:
         pods = await self._cluster.list_pods(snapshot.key)
@@ -168,13 +179,19 @@ class Actor:
 
 
 def _refrain(
-    action: Action, snapshot: Snapshot, plan: Plan, fresh: Mapping[str, PoolView], times: Times
+    action: Action,
+    snapshot: Snapshot,
+    standing: tuple[ActiveRemediation, ...],
+    fresh: Mapping[str, PoolView],
+    times: Times,
 ) -> str | None:
     attempt = getattr(action, "attempt", "")
-    active = next((a for a in plan.status.remediations.active if a.id == attempt), None)
-    view = fresh.get(active.pool) if active else None
+    active = next((a for a in standing if a.id == attempt), None)
+    if active is None:
+        return "no reservation stands for it"
+    view = fresh.get(active.pool)
     if view is None:
-        released = isinstance(action, Evict) and active is not None and active.path == "Surge"
+        released = isinstance(action, Evict) and active.path == "Surge"
         return None if released else "its pool is not in the spec any more"
     budget = snapshot.deployment.spec.healing.budget
     return reason_to_refrain(action, active, view, budget.min_healthy_percent, times)

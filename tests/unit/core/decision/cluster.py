@@ -174,9 +174,9 @@ class Cluster:
         if not isinstance(action, acts.Ask):
             self.taken.append((self.now, action))
         match action:
-            case acts.Create(manifest):
+            case acts.Create(manifest) if manifest["kind"] == "ReplicaSet":
                 self._create_set(manifest)
-            case acts.Apply(manifest):
+            case acts.Create(manifest) | acts.Apply(manifest):
                 name = manifest["metadata"]["name"]
                 made = json.loads(json.dumps(manifest))
                 made["metadata"]["uid"] = f"uid-{name}"

@@ -14,7 +14,7 @@ from tests.unit.core.decision.world import World, kinds, running_world
 def test_a_first_start_makes_every_replica_at_once() -> None:
     world = World(spec(3))
     plan = world.step()
-    (made,) = [a for a in plan.actions if isinstance(a, Create)]
+    (made,) = [a for a in plan.actions if isinstance(a, Create) and a.manifest["kind"] == "ReplicaSet"]
     assert made.manifest["spec"]["replicas"] == 3
     world.until(lambda: serving(world) == 3, 300)
     assert kinds(world.step().actions) == []
