@@ -38,6 +38,26 @@ def start(cluster: Cluster, namespace: str, name: str = "one", **options: Any) -
     return probe.read_pod(cluster, namespace, name)
 
 
+def start_when_gpus_are_back(cluster: Cluster, namespace: str, node: str) -> dict[str, Any]:
+    """A pod on a node whose kubelet has just come back: until the device plugin has registered anew, the kubelet
+    refuses pods with GPUs for good (UnexpectedAdmissionError, as in life), so another one is tried."""
+    for attempt in range(20):
+        name = f"again{attempt}"
+        cluster.apply(probe.pod(name, namespace, node=node))
+
+        def settled(name: str = name) -> dict[str, Any] | None:
+            pod = probe.read_pod(cluster, namespace, name)
+            refused = pod.get("status", {}).get("phase") == "Failed"
+            return pod if refused or probe.condition(pod, "Ready") else None
+
+        pod = wait_for(f"{name} Ready or refused", settled, 60)
+        if pod["status"]["phase"] != "Failed":
+            return pod
+        assert pod["status"]["reason"] == "UnexpectedAdmissionError", pod["status"]
+        time.sleep(1)
+    raise TimeoutError("the node's GPUs did not come back")
+
+
 def test_a_killed_container_is_restarted_in_its_pod(local_cluster: Cluster, namespace: str) -> None:
     before = start(local_cluster, namespace)
     local_cluster.kill_container(namespace, "one")
@@ -92,7 +112,7 @@ def test_a_killed_kubelet_comes_back_and_finds_its_pods_and_gpus(mended: Cluster
     pids = mended.node("node3").folder / "pids" / "kubelet"
     before = pids.read_text()
     wait_for("the kubelet was started again", lambda: pids.read_text() != before, 20)
-    again = start(mended, namespace, "two", node="node3")
+    again = start_when_gpus_are_back(mended, namespace, "node3")
     given = [probe.ask(mended, p["status"]["podIP"])["gpus"] for p in (pod, again)]
     assert sorted(gpu for gpus in given for gpu in gpus) == ["GPU-node3-0", "GPU-node3-1"]
     assert probe.restarts(probe.read_pod(mended, namespace, "one")) == 0
