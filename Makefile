@@ -5,8 +5,9 @@ BIN := .venv/bin
 PYTHON ?= python3
 ARGS ?=
 KILLS := tests/integration/healing/test_killed_operator.py
+CHAOS := tests/integration/healing/test_outages.py tests/integration/healing/test_farewell.py
 
-.PHONY: help setup demo test test-cluster remediations lint bench generate check cluster-up cluster-down constraints
+.PHONY: help setup demo test test-cluster chaos remediations lint bench generate check cluster-up cluster-down constraints
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/\1\t/' | sort | expand -t 16
@@ -25,8 +26,11 @@ demo: setup  ## A fleet that heals itself, on a Kubernetes of its own; writes bu
 test: setup  ## Every test but the slow ones, on a real cluster where this machine can hold one
 	$(BIN)/pytest -m 'not slow' $(ARGS)
 
-test-cluster: setup  ## The slow scenarios on the real cluster, but for the kills
-	$(BIN)/pytest -m slow --ignore=$(KILLS) $(ARGS)
+test-cluster: setup  ## The slow scenarios on the real cluster, but for the two suites below
+	$(BIN)/pytest -m slow $(addprefix --ignore=,$(KILLS) $(CHAOS)) $(ARGS)
+
+chaos: setup  ## Outages of nodes, API server and metrics, and fleets that outlive their operator
+	$(BIN)/pytest -m slow $(CHAOS) $(ARGS)
 
 remediations: setup  ## The operator killed at each step of a remediation, on the real cluster
 	$(BIN)/pytest -m slow $(KILLS) $(ARGS)
