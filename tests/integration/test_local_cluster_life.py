@@ -146,9 +146,9 @@ def test_a_name_that_another_process_uses_is_refused(name: str) -> None:
 
 
 def test_ctrl_c_while_it_starts_leaves_nothing(name: str) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.cluster", "up", "--name", name, "--nodes", "1"], cwd=REPOSITORY
-    ) as starter:
+    up = [sys.executable, "-m", "tests.cluster", "up", "--name", name, "--nodes", "1"]
+    # A runner in the background hands SIGINT down as ignored; a person's shell does not.
+    with subprocess.Popen(["env", "--default-signal=INT", *up], cwd=REPOSITORY) as starter:
         wait_for(
             "the node is being started", lambda: load(name) and len(left(name)) > 6, 60, every_seconds=0.02
         )

@@ -14,7 +14,7 @@ from tests.integration.installed import SERVICE_ACCOUNT, Release
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 QUIET_SECONDS = 120.0
-SETTLED_SECONDS = 15.0
+SETTLED_SECONDS = 40.0
 """A status that has not changed for this long has been said."""
 
 
@@ -57,7 +57,8 @@ def test_for_two_minutes_an_idle_fleet_causes_no_write_but_the_renewal_of_the_le
     time.sleep(QUIET_SECONDS)
     writes = log.writes()
     assert any(map(is_lease, writes)), "the log saw nothing at all"
-    assert told([write for write in writes if not is_lease(write)]) == []
+    wrote = told([write for write in writes if not is_lease(write)])
+    assert wrote == [], _last_two_statuses(fleet)
 
     fleet.kubectl("annotate", "dsv4", NAME, f"{PAUSE_ANNOTATION_PREFIX}test=yes")
     fleet.sight.wait("Paused", lambda: fleet.condition("HealingAllowed").get("reason") == "Paused", PATIENCE)
@@ -66,11 +67,13 @@ def test_for_two_minutes_an_idle_fleet_causes_no_write_but_the_renewal_of_the_le
 
 
 def _let_it_settle(fleet: Fleet) -> None:
-    """Every engine is known to be idle (the first canary goes out a minute after Ready), and that has been said."""
-
     def settled() -> bool:
-        verdicts = [entry.get("verdict") for entry in fleet.status.get("instances", [])]
-        idle = len(verdicts) == fleet.size and set(verdicts) == {"Idle"}
-        return idle and time.time() - fleet.sight.seen("deepseekv4deployments")[-1].at > SETTLED_SECONDS
+        return time.time() - fleet.sight.seen("deepseekv4deployments")[-1].at > SETTLED_SECONDS
 
-    fleet.sight.wait("the status has settled", settled, 4 * PATIENCE)
+    fleet.sight.wait("the status has settled", settled, 3 * PATIENCE)
+
+
+def _last_two_statuses(fleet: Fleet) -> str:
+    """What a write changed, for whoever must find out why."""
+    seen = fleet.sight.seen("deepseekv4deployments")[-2:]
+    return "\n".join(json.dumps(each.object.get("status"), sort_keys=True) for each in seen)
