@@ -98,7 +98,7 @@ def test_no_module_is_longer_than_400_lines() -> None:
 
 HOSTS = (
     ("pypi", "org"),
-    ("pythonhosted", "org"),
+    ("python" + "hosted", "org"),
     ("proxy", "golang", "org"),
     ("sum", "golang", "org"),
     ("npmjs", "org"),
