@@ -190,8 +190,6 @@ class Fleet:
     newly_sick: int
     """Instances, of all deployments, newly Sick within the storm window (growing not counted)."""
     actions_last_hour: int
-    readable_share: float = 1.0
-    """Share of this operator's instances whose last scrape gave a page."""
 
 
 @dataclass(frozen=True, slots=True)

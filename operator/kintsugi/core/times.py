@@ -70,8 +70,6 @@ class Times:
     storm_trial: float = 1800.0
     probation: float = 600.0
     drain_timeout: float = 300.0
-    stalled_drain: float = 10.0
-    """An engine without a step has nothing to drain: at most this long after its removal time (design §3)."""
     budget_window: float = 1800.0
     budget_hour: float = 3600.0
     protection_waiver: float = 1800.0

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from kintsugi.api.status import DeploymentStatus
-from kintsugi.core.judged import Judged
 from kintsugi.core.moment import epoch
 from kintsugi.core.snapshot import Fleet, Key, Snapshot
 from kintsugi.core.times import Times
@@ -14,7 +13,6 @@ class _Share:
     instances: int
     newly_sick: int
     actions: int
-    readable: int
 
 
 class FleetBook:
@@ -23,7 +21,7 @@ class FleetBook:
     def __init__(self) -> None:
         self._shares: dict[Key, _Share] = {}
 
-    def note(self, snapshot: Snapshot, judged: Judged, status: DeploymentStatus, times: Times) -> None:
+    def note(self, snapshot: Snapshot, status: DeploymentStatus, times: Times) -> None:
         """Keep what a pass found."""
         now = snapshot.now
         hour_ago = now - times.budget_hour
@@ -41,7 +39,6 @@ class FleetBook:
             instances=len(snapshot.instances),
             newly_sick=len(newly),
             actions=sum(1 for at in began if at > hour_ago),
-            readable=sum(1 for v in judged.verdicts.values() if v.fresh),
         )
 
     def forget(self, key: Key) -> None:
@@ -51,10 +48,8 @@ class FleetBook:
     def fleet(self) -> Fleet:
         """The sum over all deployments."""
         shares = self._shares.values()
-        count = sum(share.instances for share in shares)
         return Fleet(
-            instances=count,
+            instances=sum(share.instances for share in shares),
             newly_sick=sum(share.newly_sick for share in shares),
             actions_last_hour=sum(share.actions for share in shares),
-            readable_share=sum(share.readable for share in shares) / count if count else 1.0,
         )

@@ -93,7 +93,7 @@ class Reconciler:
         judged = judged_of(judgement)
         plan = decide(snapshot, judged, times)
         kept.sight.needs_nodes = plan.needs_nodes
-        self._book.note(snapshot, judged, plan.status, times)
+        self._book.note(snapshot, plan.status, times)
         for probe in judgement.probes:
             self._probe(kept.sight, probe, judgement.abandon_after)
         try:
