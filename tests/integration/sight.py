@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -57,7 +58,9 @@ class Sight:
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._open: dict[str, urllib3.BaseHTTPResponse] = {}
-        self._threads = [threading.Thread(target=self._follow, args=(kind,), daemon=True) for kind in PATHS]
+        self._threads = [
+            threading.Thread(target=self._follow, args=(kind,), name=kind, daemon=True) for kind in PATHS
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -65,9 +68,13 @@ class Sight:
         """End the watches and wait for them."""
         self._closed.set()
         for response in list(self._open.values()):
-            response.shutdown()
+            # One that has ended by itself, or is being closed by its reader just now, refuses to be shut down.
+            with suppress(ValueError, RuntimeError):
+                response.shutdown()
         for thread in self._threads:
             thread.join(10)
+        still = [thread.name for thread in self._threads if thread.is_alive()]
+        assert not still, f"watches that did not end: {still}"
 
     def now(self, kind: str) -> dict[str, Json]:
         """The objects of that kind as they are, by name."""
@@ -139,6 +146,8 @@ class Sight:
         listed: set[str] | None = set()
         self._open[kind] = response
         try:
+            if self._closed.is_set():  # since before it was known to `close`, which has not shut it down then
+                return
             if response.status != 200:
                 raise OSError(f"{kind}: {response.status}")
             for line in response:

@@ -112,7 +112,9 @@ def test_a_trigger_that_clears_after_the_withdrawal_gives_the_pod_back_untouched
         "the pod is back", lambda: in_rotation(fleet.sight.now("pods")[name]) and fleet.ended() == set(), 10
     )
     assert fleet.uids() == before
-    assert victim["status"]["podIP"] in fleet.addresses("short")
+    # The EndpointSlice follows the label by a moment of its own.
+    address = victim["status"]["podIP"]
+    fleet.sight.wait("the Service sends to it again", lambda: address in fleet.addresses("short"), 10)
 
 
 def test_the_only_instance_serves_until_its_replacement_is_ready(warm: dict[str, Fleet]) -> None:
