@@ -1,0 +1,1 @@
+"""The engine's command line: what will be said, and which field of the spec said it."""
