@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NewType
 
-from kintsugi.core.series import EXPECTED, LONG_GAP_SECONDS, TABLE, Kind, Signal
+from kintsugi.core.series import EXPECTED, LONG_GAP_SECONDS, TABLE, Kind, Row, Signal
 
 _NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _LABEL: Final = r"[a-zA-Z_][a-zA-Z0-9_]*+[ \t]*+=[ \t]*+\"(?:[^\"\\\n]|\\.)*+\"[ \t]*+"
@@ -61,18 +61,18 @@ class PageValues:
 
 _SeriesKey = NewType("_SeriesKey", tuple[str, tuple[tuple[str, str], ...]])
 _UNSEEN: Final = object()
-_BY_NAME: Final = {
-    name.metric: (signal, row.kind, row.part, age)
-    for signal, row in TABLE.items()
-    for age, name in enumerate(row.names)
-}
 
 
 class PageReader:
     """Reads pages of any number of engines; forgets every line beginning once it knows `bound` of them."""
 
-    def __init__(self, bound: int = 20_000) -> None:
+    def __init__(self, bound: int = 20_000, table: Mapping[Signal, Row] = TABLE) -> None:
         self._bound = bound
+        self._by_name = {
+            name.metric: (signal, row.kind, row.part, age)
+            for signal, row in table.items()
+            for age, name in enumerate(row.names)
+        }
         self._known: dict[str, Target | None] = {}
         self._targets: dict[_SeriesKey, Target] = {}
 
@@ -134,7 +134,7 @@ class PageReader:
             self._known[prefix] = target
 
     def _target(self, name: str, labels: str | None) -> Target | None:
-        row = _BY_NAME.get(name)
+        row = self._by_name.get(name)
         if row is None:
             return None
         pairs = tuple(sorted((key, _unescape(value)) for key, value in _PAIR.findall(labels or "")))

@@ -45,6 +45,18 @@ class Signal(Enum):
     ORPHANED_BLOCKS = "orphaned_blocks"
     BLOCK_WASTE = "block_waste"
     SAMPLE_AGE = "sample_age"
+    PROMPT_LENGTHS = "prompt_lengths"
+    PROMPT_LENGTHS_SUM = "prompt_lengths_sum"
+    ANSWER_LENGTHS = "answer_lengths"
+    ANSWER_LENGTHS_SUM = "answer_lengths_sum"
+    STEP_SIZES = "step_sizes"
+    STEP_SIZES_SUM = "step_sizes_sum"
+    TOKEN_GAPS = "token_gaps"
+    FIRST_TOKEN_SUM = "first_token_sum"
+    QUEUE_SUM = "queue_sum"
+    QUEUE_COUNT = "queue_count"
+    PREFILL_SUM = "prefill_sum"
+    PREFILL_COUNT = "prefill_count"
 
 
 @unique
@@ -129,7 +141,30 @@ TABLE: Final[Mapping[Signal, Row]] = {
     Signal.BLOCK_WASTE: _row(Kind.RATIO, contract.KV_BLOCK_WASTE, part="rank"),
     Signal.SAMPLE_AGE: _row(Kind.RATIO, contract.SAMPLE_AGE, part="rank"),
 }
-"""Every signal of a page. A name that is not in here is not read."""
+"""Every signal that the judge reads. A name that is not in here is not read."""
+
+TRAFFIC_TABLE: Final[Mapping[Signal, Row]] = {
+    **{signal: row for signal, row in TABLE.items() if signal is not Signal.ITL_BUCKET},
+    Signal.PROMPT_LENGTHS: _row(Kind.COUNTER, "vllm:request_prompt_tokens_bucket", part="le"),
+    Signal.PROMPT_LENGTHS_SUM: _row(Kind.COUNTER, "vllm:request_prompt_tokens_sum"),
+    Signal.ANSWER_LENGTHS: _row(Kind.COUNTER, "vllm:request_generation_tokens_bucket", part="le"),
+    Signal.ANSWER_LENGTHS_SUM: _row(Kind.COUNTER, "vllm:request_generation_tokens_sum"),
+    Signal.STEP_SIZES: _row(Kind.COUNTER, "vllm:iteration_tokens_total_bucket", part="le"),
+    Signal.STEP_SIZES_SUM: _row(Kind.COUNTER, "vllm:iteration_tokens_total_sum"),
+    Signal.TOKEN_GAPS: _row(
+        Kind.COUNTER,
+        "vllm:inter_token_latency_seconds_bucket",
+        Name("vllm:time_per_output_token_seconds_bucket", "0.13"),
+        part="le",
+    ),
+    Signal.FIRST_TOKEN_SUM: _row(Kind.COUNTER, "vllm:time_to_first_token_seconds_sum"),
+    Signal.QUEUE_SUM: _row(Kind.COUNTER, "vllm:request_queue_time_seconds_sum"),
+    Signal.QUEUE_COUNT: _row(Kind.COUNTER, "vllm:request_queue_time_seconds_count"),
+    Signal.PREFILL_SUM: _row(Kind.COUNTER, "vllm:request_prefill_time_seconds_sum"),
+    Signal.PREFILL_COUNT: _row(Kind.COUNTER, "vllm:request_prefill_time_seconds_count"),
+}
+"""The same with the histograms of lengths, steps and waits, which only the advisor reads: the operator's own passes
+do not pay for them."""
 
 EXPECTED: Final[frozenset[Signal]] = frozenset(
     {
