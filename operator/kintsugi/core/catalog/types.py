@@ -66,6 +66,7 @@ class Model:
     kv: KvLayout | None
     """None: the planner can't say."""
     confidence: Confidence
+    """Of the sizes: whether somebody read them off the files and a running engine."""
     sources: tuple[str, ...]
 
 
@@ -87,6 +88,9 @@ class Gpu:
     verified_with: tuple[str, ...]
     """`family/size` pairs that recipes call verified on it."""
     sources: tuple[str, ...]
+    vendor: Literal["NVIDIA", "AMD"] = "NVIDIA"
+    confidence: Confidence = "assumed"
+    """Of the memory's size: whether somebody published what the driver says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,59 @@ class Recipe:
     gpus: int
     """Smallest known fit of one instance on this generation."""
     args: tuple[tuple[str, str | None], ...]
-    """Flags with their value; None for a switch."""
+    """Flags with their value; None for a switch, which may be a `--no-…`."""
     env: tuple[tuple[str, str], ...]
     min_engine: EngineVersion
     safe_context: int | None
     """Longest `--max-model-len` known to start here; None: the model's own."""
+    sources: tuple[str, ...]
+    draft_tokens: int | None = None
+    """Tokens to draft with the checkpoint's own method on this hardware; None: it drafts nothing."""
+    speculative_config: str | None = None
+    """JSON for `--speculative-config` that turns the drafting on."""
+    confidence: Confidence = "assumed"
+    """Whether recipes call this pair of model and hardware verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Arguments that every recipe of a kind gets: where all that is written here holds. Empty: any."""
+
+    families: tuple[str, ...]
+    sizes: tuple[str, ...]
+    generations: tuple[str, ...]
+    vendors: tuple[str, ...]
+    quantizations: tuple[str, ...]
+    strategies: tuple[str, ...]
+    since: EngineVersion | None
+    until: EngineVersion | None
+    """First engine version that no longer gets it."""
+    args: tuple[tuple[str, str | None], ...]
+    env: tuple[tuple[str, str], ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricChange:
+    """A series of the engine that was renamed or went away."""
+
+    metric: str
+    removed: EngineVersion
+    """First version without it."""
+    replacement: str | None
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDefaults:
+    """What the engine's API server takes where nothing is said, by the memory of one GPU."""
+
+    since: EngineVersion
+    memory_bytes: int
+    """Least memory of a GPU of this class."""
+    excluded_gpus: tuple[str, ...]
+    """Kinds that are of a lower class in spite of their memory (A100: the engine looks for its name)."""
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    gpu_memory_utilization: float
     sources: tuple[str, ...]
