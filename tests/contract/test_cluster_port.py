@@ -185,6 +185,22 @@ async def test_a_secret_gives_one_value_or_none(bench: Bench) -> None:
     assert await bench.port.get_secret_value(bench.namespace, "none", "token") is None
 
 
+async def test_a_config_map_that_was_applied_is_read_back(bench: Bench) -> None:
+    assert await bench.port.get_config_map(bench.namespace, "chat-kept") is None
+    for text in ("first", "second"):
+        await bench.port.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"namespace": bench.namespace, "name": "chat-kept"},
+                "data": {"text": text},
+            }
+        )
+        found = await bench.port.get_config_map(bench.namespace, "chat-kept")
+        assert found is not None
+        assert found["data"] == {"text": text}
+
+
 async def test_a_lease_is_created_once_and_replaced_only_from_a_fresh_view(bench: Bench) -> None:
     lease: Json = {
         "apiVersion": "coordination.k8s.io/v1",

@@ -2,6 +2,9 @@
 
 from tests.scenarios.stage import warm
 
+LEARNED = "apply ConfigMap chat-kintsugi-learned"
+"""What was learned of the engines, at most once an hour."""
+
 
 async def test_an_idle_fleet_causes_no_write_for_an_hour() -> None:
     scene = await warm({"short": 3, "long": 2}, nodes=5)
@@ -24,7 +27,8 @@ async def test_a_busy_healthy_fleet_causes_almost_no_write() -> None:
             )
         await scene.run(60)
     written = scene.writes(since=before)
-    assert set(written) <= {"status DeepSeekV4Deployment chat"}
+    assert set(written) <= {"status DeepSeekV4Deployment chat", LEARNED}
+    assert written.count(LEARNED) <= 1
     assert len(written) <= 60, "load alone writes at most once a minute"
     assert scene.remediations() == []
 
@@ -36,6 +40,6 @@ async def test_an_operator_that_starts_over_a_running_fleet_writes_almost_nothin
     before = len(scene.cluster.writes)
     scene.restart()
     await scene.run(1800)
-    assert set(scene.writes(since=before)) <= {"status DeepSeekV4Deployment chat"}
+    assert set(scene.writes(since=before)) <= {"status DeepSeekV4Deployment chat", LEARNED}
     assert len(scene.writes(since=before)) <= 6
     assert scene.serving() == 3

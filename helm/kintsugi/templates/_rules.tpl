@@ -35,6 +35,9 @@
 - apiGroups: [""]  # the engines' API key
   resources: [secrets]
   verbs: [get]
+- apiGroups: [""]  # one per deployment: what was learned of its engines, for the next start of the operator
+  resources: [configmaps]
+  verbs: [get, create, patch]
 - apiGroups: [""]  # transitions, for people
   resources: [events]
   verbs: [create]

@@ -8,37 +8,41 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kintsugi.core.detect.cost_model import CostModel
-from kintsugi.core.evidence import Kept, Memory
+from kintsugi.core.detect.cost_model import CostModel, features
+from kintsugi.core.evidence import Kept, Memory, ProcessEvidence
 from kintsugi.core.snapshot import ProcessKey
 
 VERSION: Final = 1
+MOVED: Final = 0.1
+"""A step cost or a baseline that moved by less than this share is not worth a write."""
+_TYPICAL: Final = (features(1, 0, 0.1), features(16, 256, 0.3), features(64, 2048, 0.7))
+"""Contents of a step at which two cost models are compared: one request, a busy engine, a full one."""
+_DIGITS: Final = 7
+"""Significant digits that are kept: those of a float32 (slow paper §5)."""
 
 
 def learned(memory: Memory) -> dict[str, Any]:
     """The learned part of `memory`: lists, dicts, strings and finite numbers only."""
     models = [
-        {"pool": pool, "revision": revision, "numbers": model.exported()}
+        {"pool": pool, "revision": revision, "numbers": [_short(number) for number in model.exported()]}
         for (pool, revision), model in sorted(memory.slow.models.items())
     ]
-    processes = []
-    for key, process in sorted(memory.processes.items(), key=lambda item: (item[0].uid, item[0].started_at)):
-        references = {
-            source: known
-            for source, state in sorted(process.fragmentation.items())
-            if (
-                known := {w: s.reference for w, s in sorted(state.workers.items()) if s.reference is not None}
-            )
+    known = {key: Kept(p.slow.baseline, _references_of(p)) for key, p in memory.processes.items()}
+    processes = [
+        {
+            "uid": key.uid,
+            "startedAt": key.started_at,
+            "baseline": None if kept.baseline is None else _short(kept.baseline),
+            "references": {
+                source: {worker: _short(value) for worker, value in sorted(workers.items())}
+                for source, workers in sorted(kept.references.items())
+            },
         }
-        if process.slow.baseline is not None or references:
-            processes.append(
-                {
-                    "uid": key.uid,
-                    "startedAt": key.started_at,
-                    "baseline": process.slow.baseline,
-                    "references": references,
-                }
-            )
+        for key, kept in sorted(
+            (memory.kept | known).items(), key=lambda item: (item[0].uid, item[0].started_at)
+        )
+        if kept.baseline is not None or kept.references
+    ]
     return {"version": VERSION, "models": models, "processes": processes}
 
 
@@ -58,6 +62,51 @@ def from_learned(value: object) -> Memory:
         if isinstance(uid, str) and started is not None:
             memory.kept[ProcessKey(uid, started)] = Kept(_finite(item.get("baseline")), _references(item))
     return memory
+
+
+def worth_writing(stored: Memory, now: Memory) -> bool:
+    """Whether losing `now` for `stored` (a memory that `from_learned` gave) would lose something.
+
+    True for a process whose baseline or reference is not stored, a baseline that moved by 10 %, and a usable model
+    that is new or says a step cost that differs by 10 %. What is stored and gone is no reason.
+    """
+    return any(
+        _model_moved(stored.slow.models.get(key), model) for key, model in now.slow.models.items()
+    ) or any(_process_moved(stored.kept.get(key), process) for key, process in now.processes.items())
+
+
+def _model_moved(old: CostModel | None, new: CostModel) -> bool:
+    for content in _TYPICAL:
+        cost = new.cost(content)
+        known = old.cost(content) if old is not None and cost is not None else None
+        if cost is not None and (known is None or abs(cost / known - 1.0) > MOVED):
+            return True
+    return False
+
+
+def _process_moved(old: Kept | None, new: ProcessEvidence) -> bool:
+    baseline, known = new.slow.baseline, old.baseline if old is not None else None
+    if baseline is not None and (known is None or abs(baseline - known) > MOVED):
+        return True
+    stored = old.references if old is not None else {}
+    return any(
+        worker not in stored.get(source, {})
+        for source, workers in _references_of(new).items()
+        for worker in workers
+    )
+
+
+def _references_of(process: ProcessEvidence) -> dict[str, dict[str, float]]:
+    """Fragmentation after warm-up, percent, by source and worker, as far as it is known."""
+    found = {
+        source: {name: w.reference for name, w in state.workers.items() if w.reference is not None}
+        for source, state in process.fragmentation.items()
+    }
+    return {source: workers for source, workers in found.items() if workers}
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.{_DIGITS}g}")
 
 
 def _items(value: object) -> Iterable[Mapping[str, Any]]:

@@ -74,6 +74,10 @@ class Times:
     budget_hour: float = 3600.0
     protection_waiver: float = 1800.0
     """A victim dead or without a step for this long is not protected by min-healthy (design §9)."""
+    learned_settle: float = 300.0
+    """What was newly learned is written this long after it was noticed, so that a fleet's warm-up is one write."""
+    learned_write: float = 3600.0
+    """At most one write of what was learned in this time."""
     lineage_memory: float = 7200.0
     """A new fault later than this after a cure is a new incident (safety rule 21)."""
 

@@ -54,6 +54,10 @@ class ClusterPort(Protocol):
         """The decoded value of one key of one Secret, or None where either is missing."""
         ...
 
+    async def get_config_map(self, namespace: str, name: str) -> Json | None:
+        """One ConfigMap, or None."""
+        ...
+
     async def write_status(self, key: Key, status: Mapping[str, Any], resource_version: str) -> str:
         """Replace the deployment's status if nobody wrote since `resource_version`; the new version.
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
 from kintsugi.core.decide import decide
@@ -19,6 +19,7 @@ from kintsugi.ports.errors import Conflict, PortError
 from kintsugi.ports.recorder import Recorder
 from kintsugi.runtime.act import Actor, CrdOutdated
 from kintsugi.runtime.fleet import FleetBook
+from kintsugi.runtime.keeping import Shelf, put_away, take_down
 from kintsugi.runtime.observe import Observer, Sight
 from kintsugi.runtime.retention import retire_old_records
 
@@ -33,7 +34,8 @@ class _Kept:
     """Everything remembered of one deployment between passes."""
 
     sight: Sight
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory
+    shelf: Shelf
     outdated_until: float = float("-inf")
     outdated: tuple[str, ...] = ()
     """Status fields that the installed CRD was last said to lack."""
@@ -73,14 +75,20 @@ class Reconciler:
         if raw is None or raw["metadata"].get("deletionTimestamp"):
             self.forget(key)
             return None
-        kept = self._kept.setdefault(key, _Kept(Sight(self._clock.mono())))
         self._collect_canaries()
         try:
+            kept = self._kept.get(key) or await self._remember(key, raw)
             return await self._pass(key, raw, kept, late_by)
         except SpecInvalid as error:
             log.error("the object can't be read", extra={"fleet": str(key), "why": str(error)})
             await self._tell(raw, Happening("SpecInvalid", str(error)[:900], True, "Report"))
             return CRD_RECHECK_SECONDS
+
+    async def _remember(self, key: Key, raw: Json) -> _Kept:
+        """Begin with a deployment: with what was learned of it before this process."""
+        times = effective_times(parse_deployment(raw).spec)
+        memory, shelf = await take_down(self._cluster, key, self._clock.mono(), self._clock.now(), times)
+        return self._kept.setdefault(key, _Kept(Sight(self._clock.mono()), memory, shelf))
 
     async def _pass(self, key: Key, raw: Json, kept: _Kept, late_by: float) -> float:
         deployment = kept.parsed(raw)
@@ -102,6 +110,7 @@ class Reconciler:
             log.info("plan dropped", extra={"fleet": str(key), "why": str(error)})
             return min(1.0, times.scrape_interval)
         self._recorder.note(snapshot, judged, plan)
+        await put_away(self._cluster, kept.shelf, snapshot, kept.memory, times)
         return times.scrape_interval
 
     async def _carry_out(

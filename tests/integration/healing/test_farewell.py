@@ -11,7 +11,7 @@ from tests.integration.installed import Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-OURS = "pods,replicasets,services,poddisruptionbudgets,remediations,deepseekv4deployments"
+OURS = "pods,replicasets,services,poddisruptionbudgets,configmaps,remediations,deepseekv4deployments"
 
 
 @pytest.fixture

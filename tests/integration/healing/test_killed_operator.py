@@ -57,7 +57,7 @@ STEPS: dict[str, tuple[str, Callable[[Fleet, Json], bool]]] = {
     "its replacement is on probation": ("hang", in_phase("Probation")),
 }
 """The fault, and the step after which the operator is killed. The first needs what the operator has learned of the
-calm engine, so it comes before any kill."""
+calm engine in this very process, so it comes before any kill."""
 
 
 @pytest.fixture(scope="module")

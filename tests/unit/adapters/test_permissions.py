@@ -50,6 +50,8 @@ async def ask_everything(cluster: KubeCluster) -> None:
     await cluster.list_nodes()
     await cluster.list_gpu_pods()
     await cluster.get_secret_value("llm", "x", "y")
+    await cluster.get_config_map("llm", "x")
+    await cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", **META})
     await cluster.write_status(KEY, {}, "1")
     await cluster.write_remediation_status("llm", "x", {}, "1")
     for api_version, kind in WRITTEN:

@@ -102,6 +102,10 @@ class KubeCluster:
         except (binascii.Error, UnicodeDecodeError) as error:
             raise Invalid(f"secret {namespace}/{name}: key {key} is no text: {error}") from error
 
+    async def get_config_map(self, namespace: str, name: str) -> Json | None:
+        """One ConfigMap, or None."""
+        return await self._get("v1", "ConfigMap", namespace, name)
+
     async def write_status(self, key: Key, status: Mapping[str, Any], resource_version: str) -> str:
         """Replace the deployment's status; Conflict where anybody wrote since `resource_version`."""
         return await self._put_status(

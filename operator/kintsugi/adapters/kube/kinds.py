@@ -8,6 +8,7 @@ from kintsugi.ports.errors import Invalid
 
 PLURALS: Final[Mapping[tuple[str, str], str]] = {
     ("v1", "Service"): "services",
+    ("v1", "ConfigMap"): "configmaps",
     ("v1", "Pod"): "pods",
     ("policy/v1", "PodDisruptionBudget"): "poddisruptionbudgets",
     ("apps/v1", "ReplicaSet"): "replicasets",

@@ -74,6 +74,13 @@ PERMISSIONS: Final = (
     Permission("", "pods/eviction", ("create",), Scope.FLEET, "the only way a pod is removed"),
     Permission("", "pods/log", ("get",), Scope.FLEET, "last lines for the black box"),
     Permission("", "secrets", ("get",), Scope.FLEET, "the engines' API key"),
+    Permission(
+        "",
+        "configmaps",
+        ("get", "create", "patch"),
+        Scope.FLEET,
+        "one per deployment: what was learned of its engines, for the next start of the operator",
+    ),
     Permission("", "events", ("create",), Scope.FLEET, "transitions, for people"),
     Permission("", "nodes", ("list",), Scope.CLUSTER, "GPUs free, nodes to avoid"),
     Permission("", "pods", ("list",), Scope.CLUSTER, "GPUs held by others"),

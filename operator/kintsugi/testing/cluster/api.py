@@ -73,6 +73,9 @@ class FakeApi:
             and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
         ]
 
+    async def get_config_map(self, namespace: str, name: str) -> Json | None:
+        return await self._find("ConfigMap", namespace, name)
+
     async def get_secret_value(self, namespace: str, name: str, key: str) -> str | None:
         found = await self._find("Secret", namespace, name)
         held = ((found or {}).get("data") or {}).get(key)
