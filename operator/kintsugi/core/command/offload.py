@@ -1,0 +1,51 @@
+"""KV blocks kept in host memory: `kvOffload` and profile LongContext, in the words of the engine's version."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kintsugi.api.effective import Pool
+from kintsugi.core.catalog.amount import bytes_of
+from kintsugi.core.command.argument import Argument
+from kintsugi.core.command.flags import root_of
+from kintsugi.core.command.nested import object_of
+
+GIB: Final = 2**30
+PROFILE_OFFLOAD_BYTES: Final = {"LongContext": 32 * GIB}
+"""Host memory of one engine by profile where nothing is said: the article's 32G of swap for long texts (A16)."""
+SIZE: Final = "--kv-offloading-size"
+"""GiB of one engine, all its tensor and pipeline ranks together; each data parallel rank is an engine of its own
+(`vllm/config/cache.py`)."""
+TRANSFER: Final = "--kv-transfer-config"
+HYBRID: Final = "--disable-hybrid-kv-cache-manager"
+"""vLLM's recipes ask for `--no-disable-hybrid-kv-cache-manager` beside every connector."""
+CONNECTOR: Final = "OffloadingConnector"
+
+
+def wanted_bytes(pool: Pool) -> int:
+    """Host memory that the pool asks for, of one engine; 0 for none."""
+    if pool.engine.kv_offload:
+        return bytes_of(pool.engine.kv_offload.host_memory_per_engine) or 0
+    return PROFILE_OFFLOAD_BYTES.get(pool.profile, 0)
+
+
+def rival(extra: Iterable[Argument]) -> Argument | None:
+    """The user's own `--kv-transfer-config` where it names a connector that an offload size would replace in silence
+    (`VllmConfig._post_init_kv_transfer_config`); None where both go together."""
+    given = [argument for argument in extra if root_of(argument.flag) == TRANSFER]
+    if not given:
+        return None
+    connector = object_of(given, TRANSFER).get("kv_connector", CONNECTOR)
+    return None if connector == CONNECTOR else given[-1]
+
+
+def offload_words(size: int, sized: bool) -> Mapping[str, str]:
+    """Flags and values for `size` bytes; `sized`: the engine knows `--kv-offloading-size`."""
+    if sized:
+        return {SIZE: f"{size / GIB:.6f}".rstrip("0").rstrip("."), HYBRID: "false"}
+    config: dict[str, Any] = {
+        "kv_connector": CONNECTOR,
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {"cpu_bytes_to_use": size},
+    }
+    return {TRANSFER: json.dumps(config, separators=(",", ":")), HYBRID: "false"}
