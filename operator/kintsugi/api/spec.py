@@ -133,6 +133,8 @@ class EngineArgs(Model):
     """Share of GPU memory that the engine takes, above 0 and at most 1."""
     kv_cache_dtype: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$", max_length=63)] | None = None
     """Number format of the KV cache, such as `fp8`."""
+    moe_backend: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=63)] | None = None
+    """Kernels that compute the experts, such as `deep_gemm_mega_moe` (datacenter Blackwell) or `marlin`."""
     enforce_eager: bool | None = None
     """Whether to run without CUDA graphs and compilation: slow, starts faster."""
     enable_prefix_caching: bool | None = None
@@ -140,11 +142,11 @@ class EngineArgs(Model):
     enable_chunked_prefill: bool | None = None
     """Whether long prompts are computed in pieces, between other requests' steps."""
     tokenizer_mode: ShortText | None = None
-    """Tokenizer mode, such as `deepseek_v4`."""
+    """Tokenizer mode, such as `deepseek_v4`. Absent: the model's own; empty: none is passed."""
     tool_call_parser: ShortText | None = None
-    """Parser of tool calls, such as `deepseek_v4`."""
+    """Parser of tool calls, such as `deepseek_v4`. Absent: the model's own; empty: none."""
     reasoning_parser: ShortText | None = None
-    """Parser of reasoning output, such as `deepseek_v4`."""
+    """Parser of reasoning output, such as `deepseek_v4`. Absent: the model's own; empty: none."""
     chat_template: Path | None = None
     """Path of a chat template in the container."""
     speculative: Speculative | None = None
