@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kintsugi.api.model import Model
-from kintsugi.api.spec import DeploymentSpec, EngineSpec, HardwareSpec, PoolSpec, Profile
+from kintsugi.api.spec import DeploymentSpec, EngineSpec, HardwareSpec, ModelSpec, PoolSpec, Profile
 
 DEFAULT_POOL: Final = "main"
 """Name of the only pool of a deployment that names none."""
@@ -19,6 +19,7 @@ class Pool:
     """One pool with every setting resolved that needs no knowledge of the model."""
 
     name: str
+    model: ModelSpec
     replicas: int
     profile: Profile
     max_tokens: int | None
@@ -28,6 +29,9 @@ class Pool:
     hardware: HardwareSpec
     pod_templates: tuple[dict[str, Any], ...]
     """To be merged in this order: the deployment's, then the pool's."""
+    leader_templates: tuple[dict[str, Any], ...] = ()
+    worker_templates: tuple[dict[str, Any], ...] = ()
+    """After those above, into the leader and the workers of an instance of several nodes."""
 
 
 def pools_of(spec: DeploymentSpec) -> tuple[Pool, ...]:
@@ -35,6 +39,14 @@ def pools_of(spec: DeploymentSpec) -> tuple[Pool, ...]:
     written = spec.pools or (PoolSpec(name=DEFAULT_POOL),)
     scaled = scaled_pool(spec)
     return tuple(_pool(spec, pool, pool.name == scaled) for pool in written)
+
+
+def pool_of(spec: DeploymentSpec, name: str) -> Pool | None:
+    """The pool of that name; None where the spec names none such."""
+    written = spec.pools or (PoolSpec(name=DEFAULT_POOL),)
+    return next(
+        (_pool(spec, pool, pool.name == scaled_pool(spec)) for pool in written if pool.name == name), None
+    )
 
 
 def scaled_pool(spec: DeploymentSpec) -> str | None:
@@ -52,6 +64,7 @@ def _pool(spec: DeploymentSpec, pool: PoolSpec, scaled: bool) -> Pool:
     fallback = DEFAULT_OUTPUT_TOKENS if limit is None else max(1, min(DEFAULT_OUTPUT_TOKENS, limit // 4))
     return Pool(
         name=pool.name,
+        model=spec.model,
         replicas=spec.replicas if scaled and spec.replicas is not None else pool.replicas,
         profile=pool.profile or "Balanced",
         max_tokens=limit,
@@ -59,6 +72,8 @@ def _pool(spec: DeploymentSpec, pool: PoolSpec, scaled: bool) -> Pool:
         engine=_engine(spec.engine or EngineSpec(), pool.engine or EngineSpec()),
         hardware=overlay(spec.hardware or HardwareSpec(), pool.hardware or HardwareSpec()),
         pod_templates=tuple(t for t in (spec.pod_template, pool.pod_template) if t),
+        leader_templates=tuple(t for t in (spec.leader_pod_template, pool.leader_pod_template) if t),
+        worker_templates=tuple(t for t in (spec.worker_pod_template, pool.worker_pod_template) if t),
     )
 
 

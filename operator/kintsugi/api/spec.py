@@ -23,6 +23,8 @@ RoutingMode = Literal["Envoy", "GatewayAPI"]
 RolloutStrategy = Literal["Auto", "Surge", "DeleteFirst"]
 PodMonitorMode = Literal["Auto", "Always", "Never"]
 
+GroupRestartPolicy = Literal["RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"]
+
 ShortText = Annotated[str, Field(max_length=253)]
 Path = Annotated[str, Field(min_length=1, max_length=1024)]
 PoolName = Annotated[str, Field(pattern=DNS_LABEL_PATTERN, min_length=1, max_length=40)]
@@ -207,6 +209,11 @@ class EngineSpec(Model):
     """Engine image by tag or digest. Absent: the operator's default for the model."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """When to pull the image. Absent: Kubernetes' own rule."""
+    command: Annotated[
+        tuple[Annotated[str, Field(max_length=65_536)], ...], Atomic, Field(max_length=64)
+    ] = ()
+    """Entry point in place of the image's. The arguments follow it: a shell wrapper passes them on, as in
+    `[/bin/bash, -c, 'ulimit -l unlimited; exec vllm serve "$@"', --]`. Empty: the image's own."""
     version: (
         Annotated[str, Field(pattern=r"^v?[0-9]+(\.[0-9]+)*([-.+a-zA-Z0-9]*)$", max_length=63)] | None
     ) = None
@@ -248,6 +255,8 @@ class HardwareSpec(Model):
     """Nodes of one instance. More than one needs LeaderWorkerSet in the cluster. Absent: 1."""
     resource_name: Annotated[str, Field(min_length=1, max_length=316)] | None = None
     """Resource that stands for one GPU. Absent: `nvidia.com/gpu`."""
+    group_restart_policy: GroupRestartPolicy | None = None
+    """What happens to an instance of several nodes when one of its pods ends. Absent: `RecreateGroupOnPodRestart`."""
 
 
 class ContextRange(Model):
@@ -277,6 +286,10 @@ class PoolSpec(Model):
     """Hardware fields that differ in this pool."""
     pod_template: Opaque | None = None
     """Like the deployment's `podTemplate`, merged after it."""
+    leader_pod_template: Opaque | None = None
+    """Like the deployment's `leaderPodTemplate`, merged after it."""
+    worker_pod_template: Opaque | None = None
+    """Like the deployment's `workerPodTemplate`, merged after it."""
 
 
 class ValidationSpec(Model):
@@ -376,3 +389,7 @@ class DeploymentSpec(Model):
     pod_template: Opaque | None = None
     """Last resort: a strategic merge patch of the pod (`metadata`, `spec`), applied last, containers matched by
     name. Fields that the operator owns are refused by name."""
+    leader_pod_template: Opaque | None = None
+    """Merged after `podTemplate` into the pod that leads an instance of several nodes."""
+    worker_pod_template: Opaque | None = None
+    """Merged after `podTemplate` into the other pods of an instance of several nodes."""

@@ -2,8 +2,8 @@
 
 from kintsugi.api.effective import pools_of
 from kintsugi.api.objects import Problem
-from kintsugi.api.spec import DeploymentSpec
-from kintsugi.core.overlay import owned_fields
+from kintsugi.api.spec import DeploymentSpec, PoolSpec
+from kintsugi.core.pod.owned import template_problems
 from kintsugi.core.render import gpus_of
 
 
@@ -11,13 +11,7 @@ def problems_of_spec(spec: DeploymentSpec) -> tuple[Problem, ...]:
     """What stops this spec from being run; empty where nothing does."""
     found: list[Problem] = []
     for at, template in _templates(spec):
-        found += [
-            Problem(
-                f"{at}.{path}",
-                "belongs to the operator: remove it here and use the typed field, if there is one",
-            )
-            for path in owned_fields(template)
-        ]
+        found += [Problem(f"{at}.{fault.path}", fault.message) for fault in template_problems(template)]
     for index, pool in enumerate(pools_of(spec)):
         at = f"spec.pools[{index}]" if spec.pools else "spec"
         if (pool.hardware.nodes_per_instance or 1) > 1:
@@ -47,10 +41,15 @@ def _where(spec: DeploymentSpec, index: int) -> str:
 
 
 def _templates(spec: DeploymentSpec) -> list[tuple[str, dict[str, object]]]:
-    found = [("spec.podTemplate", spec.pod_template)] if spec.pod_template else []
-    found += [
-        (f"spec.pools[{index}].podTemplate", pool.pod_template)
-        for index, pool in enumerate(spec.pools)
-        if pool.pod_template
+    owners: list[tuple[str, DeploymentSpec | PoolSpec]] = [("spec", spec)]
+    owners += [(f"spec.pools[{index}]", pool) for index, pool in enumerate(spec.pools)]
+    return [
+        (f"{at}.{field}", template)
+        for at, owner in owners
+        for field, template in (
+            ("podTemplate", owner.pod_template),
+            ("leaderPodTemplate", owner.leader_pod_template),
+            ("workerPodTemplate", owner.worker_pod_template),
+        )
+        if template
     ]
-    return found

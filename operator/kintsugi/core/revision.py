@@ -19,13 +19,17 @@ def revision_of(spec: DeploymentSpec, pool: PoolSpec | None) -> str:
     moves no pod. Replicas, healing, routing, rollout and monitoring change no engine and do not count, and neither
     does a field that was written and left empty: `engine: {}` asks for nothing.
     """
-    written = {
+    written: dict[str, Any] = {
         "model": _written(spec.model),
         "engine": _written(spec.engine),
         "hardware": _written(spec.hardware),
         "podTemplate": spec.pod_template,
         "pool": _written(pool, without={"name", "replicas"}),
     }
+    # Only where written: a key that is always there would move every pod of before.
+    for key, template in (("leader", spec.leader_pod_template), ("worker", spec.worker_pod_template)):
+        if template:
+            written[key] = template
     text = json.dumps(written, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:REVISION_LENGTH]
 

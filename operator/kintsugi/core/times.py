@@ -3,7 +3,9 @@
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from kintsugi.api.effective import pool_of
 from kintsugi.api.spec import DeploymentSpec
+from kintsugi.core.pod.seconds import UNKNOWN_START_SECONDS, start_budget_seconds
 
 LATE_FLOOR: Final = 0.5
 """Real seconds: even in a rehearsal our loop is not called late below this, since a busy machine delays any loop."""
@@ -61,7 +63,6 @@ class Times:
     """Minutes in which the own baseline follows an improvement (slow §3), as a number of samples."""
     slow_since_start: float = 1800.0
     """Slower than its siblings for this long, with no change of its own: advice (slow §3)."""
-    start_budget: float = 1800.0
     dead_restarts_window: float = 1800.0
     hold: float = 240.0
     """Between verdict and release or eviction (storm.holdSeconds, hang §5)."""
@@ -74,6 +75,13 @@ class Times:
     budget_hour: float = 3600.0
     protection_waiver: float = 1800.0
     """A victim dead or without a step for this long is not protected by min-healthy (design §9)."""
+    erroring_window: float = 120.0
+    erroring_longest: float = 900.0
+    """The window is stretched back to 20 requests, this far at most (hang §4)."""
+    erroring_round: float = 60.0
+    """A round of 20 canaries takes this long."""
+    erroring_again: float = 300.0
+    """Between the beginnings of two rounds while the suspicion lasts."""
     learned_settle: float = 300.0
     """What was newly learned is written this long after it was noticed, so that a fleet's warm-up is one write."""
     learned_write: float = 3600.0
@@ -125,7 +133,6 @@ def effective_times(spec: DeploymentSpec) -> Times:
         ),
         throughput_window=float(healing.triggers.throughput.for_seconds),
         throughput_suspect=min(plain.throughput_suspect, float(healing.triggers.throughput.for_seconds)),
-        start_budget=start_budget(spec, None),
         hold=float(storm.hold_seconds),
         storm_window=float(storm.window_seconds),
         storm_cooldown=float(storm.cooldown_seconds),
@@ -141,8 +148,7 @@ def effective_times(spec: DeploymentSpec) -> Times:
     )
 
 
-def start_budget(spec: DeploymentSpec, pool: str | None) -> float:
-    """Seconds that a start may take, before any rehearsal: the pool's, else the deployment's, else 1,800."""
-    engines = [p.engine for p in spec.pools if p.name == pool] + [spec.engine]
-    written = (e.start_budget_seconds for e in engines if e is not None)
-    return float(next((s for s in written if s is not None), Times().start_budget))
+def start_budget(spec: DeploymentSpec, pool: str) -> float:
+    """Seconds that a start may take, before any rehearsal: what the pod's own start-up probe allows."""
+    found = pool_of(spec, pool)
+    return float(start_budget_seconds(found) if found is not None else UNKNOWN_START_SECONDS)

@@ -73,8 +73,11 @@ def test_every_list_in_status_is_keyed_or_atomic_on_purpose(kind: str) -> None:
 def test_only_what_is_passed_through_keeps_unknown_fields() -> None:
     kept = {path for path, node in walk(schema("DeepSeekV4Deployment")) if node.get(PRESERVE)}
     assert kept == {
-        "spec.podTemplate",
-        "spec.pools[].podTemplate",
+        *(
+            f"spec.{pools}{part}odTemplate"
+            for pools in ("", "pools[].")
+            for part in ("p", "leaderP", "workerP")
+        ),
         "spec.engine.env[].valueFrom",
         "spec.engine.envFrom[]",
         "spec.pools[].engine.env[].valueFrom",

@@ -2,6 +2,8 @@
 
 import pytest
 
+from kintsugi.api.effective import pools_of
+from kintsugi.core.render import pod_template, pool_labels
 from kintsugi.core.times import GAP_FLOOR, LATE_FLOOR, Times, effective_times, start_budget
 from tests.unit.core.staging import deployment
 
@@ -45,7 +47,6 @@ def test_a_rehearsal_divides_every_time_but_the_floors(factor: float) -> None:
 
     assert times.stall_remove == pytest.approx(300 / factor)
     assert times.warm_up == pytest.approx(600 / factor)
-    assert times.start_budget == pytest.approx(1800 / factor)
     assert times.readable_gap >= GAP_FLOOR
     assert times.late_limit >= LATE_FLOOR
     assert times.slow_own_following == 360
@@ -62,7 +63,15 @@ def test_the_start_budget_of_a_pool_wins_over_the_deployments() -> None:
     spec = deployment(engine={"startBudgetSeconds": 500}, pools=pools).spec
 
     assert (start_budget(spec, "a"), start_budget(spec, "b")) == (100, 500)
-    assert start_budget(deployment().spec, "main") == 1800
+
+
+def test_the_judge_waits_as_long_for_a_start_as_the_pods_own_probe() -> None:
+    spec = deployment(model={"id": "deepseek-ai/DeepSeek-V4-Pro"}).spec
+    probe = pod_template(spec, pools_of(spec)[0], pool_labels("chat", "main"))["spec"]["containers"][0][
+        "startupProbe"
+    ]
+
+    assert start_budget(spec, "main") == probe["periodSeconds"] * probe["failureThreshold"]
 
 
 def test_a_factor_below_one_is_refused() -> None:

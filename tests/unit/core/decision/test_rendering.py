@@ -163,7 +163,7 @@ def test_pod_templates_are_laid_over_containers_by_name_and_mounts_by_path() -> 
     assert template["spec"]["priorityClassName"] == "high"
     assert template["metadata"]["annotations"] == {"team": "search"}
     paths = [m["mountPath"] for m in engine(TWO_POOLS, 1)["volumeMounts"]]
-    assert paths == ["/dev/shm", "/models", "/extra"]
+    assert paths == ["/dev/shm", "/var/cache/kintsugi", "/models", "/extra"]
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,15 @@ def test_pod_templates_are_laid_over_containers_by_name_and_mounts_by_path() -> 
         ({"spec": {"containers": [{"name": "engine", "args": []}]}}, "spec.containers[0].args"),
         ({"spec": {"containers": [{"name": "engine", "ports": None}]}}, "spec.containers[0].ports"),
         (
-            {"spec": {"containers": [{"name": "engine", "ports": [{"containerPort": 1}]}]}},
+            {"spec": {"containers": [{"name": "engine", "ports": [{"name": "http"}]}]}},
             "spec.containers[0].ports",
         ),
         (
-            {"spec": {"containers": [{"name": "engine", "ports": [{"name": "http"}]}]}},
+            {"spec": {"containers": [{"name": "engine", "ports": [{"name": "http", "containerPort": 9}]}]}},
+            "spec.containers[0].ports[0]",
+        ),
+        (
+            {"spec": {"containers": [{"name": "engine", "ports": [{"containerPort": 8000}]}]}},
             "spec.containers[0].ports[0]",
         ),
     ],
