@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec, EnvVar, SecretKeyRef
-from kintsugi.core.pod.known import Known
+from kintsugi.core.command.choice import Choice
 
 Json = dict[str, Any]
 
@@ -26,10 +26,10 @@ _CACHES: Final = (
 on a read-only root. PyTorch even fails to name its folder for a user id that has no name."""
 
 
-def environment(spec: DeploymentSpec, pool: Pool, known: Known, budget: int) -> list[Json]:
+def environment(spec: DeploymentSpec, pool: Pool, choice: Choice, budget: int) -> list[Json]:
     """Defaults, then the user's variables in the user's order, so that one may refer to the one before."""
     named = {variable.name for variable in pool.engine.env}
-    ours = {str(entry["name"]): entry for entry in _defaults(spec, pool, known, budget)}
+    ours = {str(entry["name"]): entry for entry in _defaults(spec, pool, choice, budget)}
     return [entry for name, entry in ours.items() if name not in named] + [
         variable_of(variable) for variable in pool.engine.env
     ]
@@ -45,10 +45,10 @@ def variable_of(variable: EnvVar) -> Json:
     return said
 
 
-def _defaults(spec: DeploymentSpec, pool: Pool, known: Known, budget: int) -> list[Json]:
+def _defaults(spec: DeploymentSpec, pool: Pool, choice: Choice, budget: int) -> list[Json]:
     source = spec.model.source
     hub = source.hub if source else None
-    found = [_plain(name, value) for name, value in (known.recipe.env if known.recipe else ())]
+    found = [_plain(name, value) for name, value in (choice.recipe.env if choice.recipe else ())]
     found.append(_plain("HF_HOME", HUB_CACHE_PATH if hub and hub.cache else f"{CACHE_PATH}/huggingface"))
     found += [_plain(name, f"{CACHE_PATH}/{folder}") for name, folder in _CACHES]
     if hub and hub.token_secret_ref:

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from kintsugi.api.effective import Pool
 from kintsugi.core.catalog.amount import bytes_of
+from kintsugi.core.command.choice import Choice
 from kintsugi.core.names import ENGINE_CONTAINER
 from kintsugi.core.pod.environment import CACHE_PATH
-from kintsugi.core.pod.known import Known
+from kintsugi.core.pod.known import holds_model
 from kintsugi.core.pod.seconds import downloads
 from kintsugi.core.pod.volumes import CACHES, HUB_CACHE, MODELS, SHM, SHM_PATH
 
@@ -21,7 +22,7 @@ _TMP_PATH: Final = "/tmp"
 _GIB: Final = 1 << 30
 
 
-def finished(template: Json, pool: Pool, known: Known) -> Json:
+def finished(template: Json, pool: Pool, choice: Choice) -> Json:
     """`template` with what the user's own fields make necessary or superfluous; what the user wrote stays."""
     pod = dict(template["spec"])
     pod["containers"] = [dict(container) for container in pod["containers"]]
@@ -31,7 +32,7 @@ def finished(template: Json, pool: Pool, known: Known) -> Json:
     if _read_only(engine) and _TMP_PATH not in _paths(engine):
         _add_volume(pod, engine)
     _drop_unmounted(pod)
-    _requests(pod, engine, pool, known)
+    _requests(pod, engine, pool, choice)
     return template | {"spec": pod}
 
 
@@ -74,12 +75,12 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from pod.get("initContainers") or ()
 
 
-def _requests(pod: Mapping[str, Any], engine: Json, pool: Pool, known: Known) -> None:
+def _requests(pod: Mapping[str, Any], engine: Json, pool: Pool, choice: Choice) -> None:
     """Memory and disk for what the operator itself puts there, where the user asked for neither."""
     wanted: dict[str, int] = {}
-    if known.holds_model:
-        wanted["memory"] = _memory(pod, engine, pool, known)
-        wanted["ephemeral-storage"] = _disk(pod, engine, pool, known)
+    if holds_model(pool, choice):
+        wanted["memory"] = _memory(pod, engine, pool, choice)
+        wanted["ephemeral-storage"] = _disk(pod, engine, pool, choice)
     resources = dict(engine.get("resources") or {})
     said = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     added = {
@@ -89,7 +90,7 @@ def _requests(pod: Mapping[str, Any], engine: Json, pool: Pool, known: Known) ->
         engine["resources"] = resources | {"requests": {**(resources.get("requests") or {}), **added}}
 
 
-def _memory(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, known: Known) -> int:
+def _memory(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, choice: Choice) -> int:
     """Shared memory counts as the container's own, and so does KV cache that is moved to the host (S47, S49)."""
     mounted = {mount.get("name") for mount in engine.get("volumeMounts") or ()}
     in_memory = [
@@ -99,15 +100,14 @@ def _memory(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, known
     ]
     offload = 0
     if pool.engine.kv_offload:
-        args = pool.engine.args
-        engines = math.ceil(((args.data_parallel_size if args else None) or 1) / known.nodes)
+        engines = math.ceil(choice.parallel.data / choice.parallel.nodes)
         offload = (bytes_of(pool.engine.kv_offload.host_memory_per_engine) or 0) * engines
     return sum(bytes_of(size) or 0 for size in in_memory) + offload
 
 
-def _disk(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, known: Known) -> int:
+def _disk(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, choice: Choice) -> int:
     """Room for the weights on the node's disk, where they are downloaded into a volume that ends with the pod."""
-    if known.model is None or not downloads(pool.model):
+    if choice.model is None or not downloads(pool.model):
         return 0
     variables = {entry.get("name"): entry.get("value") for entry in engine.get("env") or ()}
     if any(name in variables for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")):
@@ -118,4 +118,4 @@ def _disk(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, known: 
     ours: Json = next((v for v in pod.get("volumes") or () if v.get("name") == CACHES), {})
     if "emptyDir" not in ours or (ours["emptyDir"] or {}).get("medium"):
         return 0
-    return math.ceil(known.model.disk_bytes * WEIGHTS_MARGIN)
+    return math.ceil(choice.model.disk_bytes * WEIGHTS_MARGIN)

@@ -4,15 +4,16 @@ LeaderWorkerSet sets LWS_LEADER_ADDRESS, LWS_GROUP_SIZE and LWS_WORKER_INDEX in 
 them into the arguments (https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec
-from kintsugi.core.arguments import engine_arguments
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.names import ENGINE_CONTAINER
+from kintsugi.core.command.argument import Command
+from kintsugi.core.command.render import DEFAULT, OPERATOR, engine_command, worker_command
+from kintsugi.core.pod.seconds import engines
 from kintsugi.core.pod.template import made
 
 Json = dict[str, Any]
@@ -22,15 +23,9 @@ KIND: Final = "LeaderWorkerSet"
 DEFAULT_RESTART: Final = "RecreateGroupOnPodRestart"
 """Ranks run in step: one that is gone stalls all others, so the group is made anew as a whole."""
 
-_MEMBERSHIP: Final = (
-    "--nnodes",
-    "$(LWS_GROUP_SIZE)",
-    "--node-rank",
-    "$(LWS_WORKER_INDEX)",
-    "--master-addr",
-    "$(LWS_LEADER_ADDRESS)",
+_MEMBERSHIP: Final = frozenset(
+    {"--nnodes", "--node-rank", "--master-addr", "--data-parallel-address", "--headless"}
 )
-_HEADLESS: Final = "--headless"
 _OWN: Final = (
     "--nnodes",
     "--node-rank",
@@ -53,15 +48,15 @@ def group_template(
 ) -> Json:
     """`spec.leaderWorkerTemplate` of the pool's LeaderWorkerSet."""
     catalog = catalog or builtin()
-    words = engine_arguments(spec, pool)
-    own = _says(spec, pool, words, pool.worker_templates, _OWN)
-    serve = _says(spec, pool, words, pool.worker_templates, _ALL_SERVE)
-    lead = words if own else [*words, *_MEMBERSHIP]
-    follow = words if own else [*lead, _HEADLESS]
-    leader = made(spec, pool, labels, lead, (*pool.pod_templates, *pool.leader_templates), catalog)
-    worker = made(
-        spec, pool, labels, follow, (*pool.pod_templates, *pool.worker_templates), catalog, serves=serve
-    )
+    lead, follow = engine_command(spec, pool, catalog), worker_command(spec, pool, catalog)
+    by_user = Command(tuple(a for a in lead.arguments if a.origin not in OPERATOR))
+    if _says(pool, by_user, pool.worker_templates, _OWN):
+        lead, follow = _without_membership(lead), _without_membership(follow)
+    serve = _says(pool, lead, pool.worker_templates, _ALL_SERVE)
+    leading = (*pool.pod_templates, *pool.leader_templates)
+    following = (*pool.pod_templates, *pool.worker_templates)
+    leader = made(spec, pool, labels, lead.words(), leading, catalog)
+    worker = made(spec, pool, labels, follow.words(), following, catalog, serves=serve)
     return {
         "size": pool.hardware.nodes_per_instance or 1,
         "restartPolicy": pool.hardware.group_restart_policy or DEFAULT_RESTART,
@@ -70,22 +65,19 @@ def group_template(
     }
 
 
+def _without_membership(command: Command) -> Command:
+    ours = [a for a in command.arguments if a.origin == DEFAULT and a.flag in _MEMBERSHIP]
+    return Command(tuple(argument for argument in command.arguments if argument not in ours))
+
+
 def _says(
-    spec: DeploymentSpec,
-    pool: Pool,
-    words: Sequence[str],
-    templates: Sequence[Mapping[str, Any]],
-    flags: Sequence[str],
+    pool: Pool, command: Command, templates: Sequence[Mapping[str, Any]], flags: Collection[str]
 ) -> bool:
-    """Whether the arguments or a command of the user's name one of these flags."""
-    commands = [*pool.engine.command]
+    """Whether an argument, or an entry point that the user wrote, names one of these flags."""
+    said = [*command.words(), *pool.engine.command]
     for template in (*pool.pod_templates, *templates):
-        containers = (template.get("spec") or {}).get("containers") or []
-        commands += [
-            str(word)
-            for container in containers
-            if container.get("name") == ENGINE_CONTAINER
-            for word in container.get("command") or ()
-        ]
-    text = " ".join([*words, *commands]).replace("_", "-")
+        for container in engines(template):
+            words = container.get("command")
+            said += map(str, words) if isinstance(words, list) else ()
+    text = " ".join(said).replace("_", "-")
     return any(flag in text for flag in flags)

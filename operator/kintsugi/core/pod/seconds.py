@@ -63,7 +63,7 @@ def _our_probe(budget: int) -> dict[str, Any]:
 def _written_probe(pool: Pool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for template in pool.pod_templates:
-        for container in _engines(template):
+        for container in engines(template):
             if isinstance(container.get("startupProbe"), Mapping):
                 found = merged(found, container["startupProbe"])
     return {key: value for key, value in found.items() if key in _TIMES and _count(value)}
@@ -72,7 +72,8 @@ def _written_probe(pool: Pool) -> dict[str, Any]:
 _TIMES: Final = ("initialDelaySeconds", "periodSeconds", "failureThreshold")
 
 
-def _engines(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def engines(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The engine's container in a pod or a patch of one; nothing where it is not there, or nothing is a pod."""
     spec = template.get("spec")
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     if not isinstance(containers, list):
@@ -105,7 +106,7 @@ def least_grace_seconds(template: Mapping[str, Any]) -> int:
     preStop (a `sleep` says its seconds; of another hook nothing is known), the engine's `--shutdown-timeout`, and a
     margin. `template` is a pod template, or a pod.
     """
-    engine: Mapping[str, Any] = next(iter(_engines(template)), {})
+    engine: Mapping[str, Any] = next(iter(engines(template)), {})
     stop = engine.get("lifecycle", {}).get("preStop") or {}
     slept = (stop.get("sleep") or {}).get("seconds", 0)
     shutdown = shutdown_timeout(engine.get("args") or [])

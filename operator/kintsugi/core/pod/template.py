@@ -6,12 +6,12 @@ from typing import Any, Final
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core import names
-from kintsugi.core.arguments import engine_arguments
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import builtin
+from kintsugi.core.command.choice import Choice, choose
+from kintsugi.core.command.render import engine_command
 from kintsugi.core.pod.environment import environment
 from kintsugi.core.pod.finish import finished
-from kintsugi.core.pod.known import Known, known_of
 from kintsugi.core.pod.merge import merged
 from kintsugi.core.pod.seconds import (
     PRE_STOP_SECONDS,
@@ -31,7 +31,9 @@ def pod_template(
     spec: DeploymentSpec, pool: Pool, labels: Mapping[str, str], catalog: Catalog | None = None
 ) -> Json:
     """One instance of a pool. `catalog` None is the one that is shipped."""
-    return made(spec, pool, labels, engine_arguments(spec, pool), pool.pod_templates, catalog or builtin())
+    catalog = catalog or builtin()
+    words = engine_command(spec, pool, catalog).words()
+    return made(spec, pool, labels, words, pool.pod_templates, catalog)
 
 
 def made(
@@ -48,9 +50,9 @@ def made(
 
     `serves` False: a worker of a group, which answers no requests, so that nothing is sent to it or asked of it.
     """
-    known = known_of(spec, pool, catalog)
+    choice = choose(spec, pool, catalog)
     rotation = {names.ROTATION_LABEL: names.ROTATION_IN} if serves else {}
-    engine = _engine_container(spec, pool, words, known, catalog)
+    engine = _engine_container(spec, pool, words, choice, catalog)
     if not serves:
         engine = {key: value for key, value in engine.items() if key not in _SERVING}
     template: Json = {
@@ -71,7 +73,7 @@ def made(
     }
     for over in templates:
         template = merged(template, over)
-    return finished(template, pool, known)
+    return finished(template, pool, choice)
 
 
 def _spread(deployment: str, pool: str) -> Json:
@@ -85,14 +87,14 @@ def _spread(deployment: str, pool: str) -> Json:
 
 
 def _engine_container(
-    spec: DeploymentSpec, pool: Pool, words: list[str], known: Known, catalog: Catalog
+    spec: DeploymentSpec, pool: Pool, words: list[str], choice: Choice, catalog: Catalog
 ) -> Json:
     budget = start_budget_seconds(pool, catalog)
     container: Json = {
         "name": names.ENGINE_CONTAINER,
-        "image": pool.engine.image or catalog.default_image(known.model),
+        "image": pool.engine.image or catalog.default_image(choice.model),
         "args": words,
-        "env": environment(spec, pool, known, budget),
+        "env": environment(spec, pool, choice, budget),
         "ports": [{"name": "http", "containerPort": names.ENGINE_PORT}],
         # No liveness probe: a saturated engine misses deadlines and a hung one answers (S15, S16).
         "startupProbe": startup_probe(budget),
@@ -103,7 +105,7 @@ def _engine_container(
             "failureThreshold": 3,
         },
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
-        "resources": _resources(pool, known),
+        "resources": _resources(pool, choice),
         "volumeMounts": mounts(spec),
     }
     if pool.engine.command:
@@ -115,11 +117,11 @@ def _engine_container(
     return container
 
 
-def _resources(pool: Pool, known: Known) -> Json:
+def _resources(pool: Pool, choice: Choice) -> Json:
     said = pool.engine.resources
     limits: dict[str, str] = dict(said.limits or {}) if said else {}
-    if known.gpus:
-        limits.setdefault(pool.hardware.resource_name or names.GPU_RESOURCE, str(known.gpus))
+    if choice.parallel.gpus:
+        limits.setdefault(pool.hardware.resource_name or names.GPU_RESOURCE, str(choice.parallel.gpus))
     out: Json = {}
     if limits:
         out["limits"] = limits
