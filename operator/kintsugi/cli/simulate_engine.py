@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from kintsugi.core.command.argument import Argument
+from kintsugi.core.command.read import read_words
 from kintsugi.testing.engine.faults import Fault, FaultError, parse_fault_argument
 from kintsugi.testing.engine.process import ProcessSettings, run_engine
 from kintsugi.testing.engine.settings import ServerSettings
@@ -14,7 +16,6 @@ from kintsugi.testing.engine.shape import EngineShape, StepCost
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
-_ALIASES = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size"}
 _MODEL_CONTEXT = 2**20
 """The context of DeepSeek-V4."""
 _KV_TOKENS = 2**20
@@ -54,20 +55,21 @@ class VllmCommand(click.Command):
             args = args[1:]
         if args and not args[0].startswith("-"):
             args = ["--model", *args]
-        args = [_ALIASES.get(one, one) for one in args]
+        options = {name for option in self.params for name in (*option.opts, *option.secondary_opts)}
         plain: list[str] = []
-        several = False
-        for one in args:
-            if one.startswith("--"):
-                name, equals, value = one.partition("=")
-                name = name.replace("_", "-")
-                several = name == "--served-model-name" and not equals
-                plain.append(name + equals + value)
-            elif several and plain[-1] != "--served-model-name":
-                plain += ["--served-model-name", one]
-            else:
-                plain.append(one)
+        for argument in read_words(args, str):
+            plain += _plain(argument) if options & {argument.flag, argument.words[0]} else argument.words
         return super().parse_args(ctx, plain)
+
+
+def _plain(argument: Argument) -> list[str]:
+    """The words as click takes them: a flag with several values is said several times."""
+    off = f"--no-{argument.flag[2:]}"
+    if argument.words[0].replace("_", "-") == off:
+        return [off]
+    if not argument.values:
+        return [argument.flag]
+    return [word for value in argument.values for word in (argument.flag, value)]
 
 
 @click.command(cls=VllmCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
