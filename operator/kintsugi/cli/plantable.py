@@ -1,0 +1,138 @@
+"""A plan as tables for people."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kintsugi.core.planner.figure import Figure
+from kintsugi.core.planner.result import PoolPlan
+
+WIDTH = 140
+"""Columns where nobody says how wide the screen is."""
+COLOURS = {"Error": "red", "Warning": "yellow", "Info": "cyan"}
+
+
+def show(plans: Mapping[str, PoolPlan]) -> None:
+    """Print every pool."""
+    console = Console(soft_wrap=True, highlight=False)
+    console = console if console.is_terminal else Console(soft_wrap=True, highlight=False, width=WIDTH)
+    for name, plan in plans.items():
+        word = {True: "[green]fits[/]", False: "[red]does not fit[/]", None: "[yellow]cannot say[/]"}[
+            plan.fits
+        ]
+        hardware = f"{plan.gpus} x {plan.gpu or 'unknown GPU'}" + (
+            f" on {plan.nodes} nodes" if plan.nodes > 1 else ""
+        )
+        console.print(
+            f"[bold]{escape(name)}[/]: {escape(plan.model)} on {escape(hardware)}, {plan.layout}, "
+            f"{plan.replicas} instances: {word}"
+        )
+        if plan.memory is not None:
+            console.print(_figures(plan))
+        if plan.kv is not None:
+            console.print(_concurrency(plan))
+        _formulas(console, plan)
+        _waste(console, plan)
+        for finding in plan.findings:
+            colour = COLOURS[finding.severity]
+            cure = f" — {finding.cure}" if finding.cure else ""
+            console.print(
+                f"  [{colour}]{finding.severity}[/] {finding.rule} {escape(finding.path)}: "
+                f"{escape(finding.message)}{escape(cure)}"
+            )
+        console.print()
+
+
+def _figures(plan: PoolPlan) -> Table:
+    table = Table("figure", "value", "low", "high", "basis", box=None, pad_edge=False)
+    table.add_column("source", no_wrap=True, overflow="ellipsis")
+    memory, kv, cost = plan.memory, plan.kv, plan.cost
+    if memory is not None:
+        rows = (
+            ("memory per GPU", memory.total),
+            ("for the engine", memory.usable),
+            ("weights", memory.weights),
+            ("runtime reserve", memory.reserve),
+            ("KV cache", memory.kv),
+        )
+        for name, figure in rows:
+            _row(table, name, figure, 1e9, " GB")
+    if plan.weights is not None:
+        _row(table, "weights, instance", plan.weights, 1e9, " GB")
+    if kv is not None:
+        _row(table, "KV blocks per engine", kv.engine_blocks, 1, "")
+        _row(table, f"KV tokens, {kv.engines} engines", kv.tokens, 1, "")
+        table.add_row("longest request", f"{kv.longest:,}", "", "", "", "tokens; never above --max-model-len")
+    if plan.offload is not None:
+        table.add_row(
+            "offload: shm, memory limit",
+            f"{plan.offload.shared_memory_bytes / 2**30:,.0f} Gi",
+            f"{plan.offload.memory_limit_bytes / 2**30:,.0f} Gi",
+            "",
+            "assumed",
+            f"least; {plan.offload.engines} engines, factor {plan.offload.factor:g}; "
+            f"holds {plan.offload_tokens or 0:,} tokens",
+        )
+    if cost is not None:
+        money = f" {cost.currency}"
+        _row(table, "cost per hour, pool", cost.pool_hour, 1, money)
+        _row(table, "output tokens/s, instance", cost.tokens_per_second, 1, "")
+        _row(table, "cost per million tokens", cost.per_million_tokens, 1, money)
+    return table
+
+
+def _row(table: Table, name: str, figure: Figure, unit: float, suffix: str) -> None:
+    def text(value: float) -> str:
+        size = value / unit
+        return (
+            f"{size:,.0f}{suffix}"
+            if abs(size) >= 1000 or (unit == 1 and size == int(size))
+            else f"{size:,.2f}{suffix}"
+        )
+
+    table.add_row(
+        name, text(figure.value), text(figure.low), text(figure.high), figure.basis, escape(figure.source)
+    )
+
+
+def _concurrency(plan: PoolPlan) -> Table:
+    title = "requests at a time"
+    table = Table("tokens", title, "low", "high", "admitted", "pool", "one lost", box=None, pad_edge=False)
+    after = dict(plan.margin.concurrency_after) if plan.margin else {}
+    for tokens, figure in plan.kv.concurrency if plan.kv else ():
+        runs = plan.sustained(tokens) or 0
+        admitted = min(int(figure.value), plan.admitted or 0)
+        row = (figure.value, figure.low, figure.high, admitted, runs, after.get(tokens, 0))
+        table.add_row(f"{tokens:,}", *(f"{value:,.0f}" for value in row))
+    return table
+
+
+def _formulas(console: Console, plan: PoolPlan) -> None:
+    told = plan.formulas
+    if told is None:
+        return
+    console.print(
+        f"{told.sequences:,} requests of {told.mean_length:,} tokens: weights + max_num_seqs x mean length x "
+        f"{told.bytes_per_token:,.0f} bytes = {told.simple / 1e9:,.0f} GB; really {told.corrected.value / 1e9:,.0f} GB "
+        f"({told.corrected.low / 1e9:,.0f} to {told.corrected.high / 1e9:,.0f}): {told.corrected.source}"
+    )
+    if plan.margin:
+        console.print(
+            f"one instance lost leaves {plan.margin.after_one_failure}; a surge needs {plan.margin.surge_gpus} free GPUs"
+        )
+
+
+def _waste(console: Console, plan: PoolPlan) -> None:
+    legal = [row for row in plan.waste if row.legal]
+    if len(legal) == 1 and len(plan.waste) > 1:
+        console.print(
+            f"block size {legal[0].block_size} is fixed by the kernels: the last block wastes {legal[0].percent:.2f} % "
+            "of a request's KV cache; other sizes are illegal"
+        )
+    elif legal:
+        table = Table("block size", "waste", "bytes per request", box=None, pad_edge=False)
+        for row in legal:
+            table.add_row(str(row.block_size), f"{row.percent:.2f} %", f"{row.bytes_per_request:,.0f}")
+        console.print(table)

@@ -1,0 +1,39 @@
+"""What the runtime itself takes of each GPU: context, communication, graphs, workspaces and activations."""
+
+from typing import Final
+
+from kintsugi.core.catalog.types import Model
+from kintsugi.core.planner.figure import Figure
+from kintsugi.core.planner.settings import Settings
+
+BASE_BYTES: Final = 4e9
+"""CUDA context, NCCL, kernel workspaces."""
+GRAPH_BYTES: Final = 3e9
+"""CUDA graphs; nothing under `--enforce-eager`."""
+ACTIVATION_BYTES: Final = 350e6
+"""Per 1,024 tokens of a step, for a hidden size of 4,096."""
+HIDDEN: Final = {
+    ("deepseek-v4", "Flash"): 4096,
+    ("deepseek-v4", "Pro"): 7168,
+    ("deepseek-v4.1", "Flash"): 5120,
+    ("deepseek-v3", ""): 7168,
+}
+BAND: Final = (0.4, 2.5)
+"""Published start-up logs give, for Flash: 11.8 GB (2xGH200, TP2, vllm#44376), 9.3 GB or, with the FP4 indexer cache and
+MegaMoE's buffers, up to 22 GB (8xB200, TP8, vllm#51454); Pro on 8xH200 under DP8 left less than 5 GB and started
+(recipes#381, #832)."""
+
+
+def runtime_reserve(model: Model, settings: Settings, batched_tokens: int) -> Figure:
+    """Bytes on one GPU that are neither weights nor KV cache. Assumed: no engine exports them."""
+    hidden = HIDDEN.get((model.family, model.size)) or HIDDEN.get((model.family, "")) or 7168
+    activations = ACTIVATION_BYTES * batched_tokens / 1024 * hidden / 4096
+    value = BASE_BYTES + (0 if settings.enforce_eager else GRAPH_BYTES) + activations
+    low, high = BAND
+    return Figure(
+        value,
+        value * low,
+        value * high,
+        "assumed",
+        f"context, NCCL, graphs, and activations of {batched_tokens:,} tokens a step; fitted to published start-up logs",
+    )
