@@ -35,6 +35,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- /* One name for its Service, its Secret and its configuration: the rights to the last two are given by it. */ -}}
+{{- define "kintsugi.webhookName" -}}
+{{- printf "%s-webhook" (include "kintsugi.fullname" .) -}}
+{{- end -}}
+
 {{- define "kintsugi.image" -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}

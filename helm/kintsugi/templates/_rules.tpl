@@ -59,3 +59,22 @@
   resources: [leases]
   verbs: [get, create, update]
 {{- end -}}
+
+{{- /* In its own namespace: the Secret with the webhook's certificate. */ -}}
+{{- define "kintsugi.rules.webhook" -}}
+- apiGroups: [""]  # the webhook's certificate: what is made has no name yet
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]  # the webhook's certificate
+  resources: [secrets]
+  resourceNames: [{{ include "kintsugi.webhookName" . }}]
+  verbs: [get, update]
+{{- end -}}
+
+{{- /* Of the whole cluster: the one webhook configuration of this release. */ -}}
+{{- define "kintsugi.rules.webhook-cluster" -}}
+- apiGroups: [admissionregistration.k8s.io]  # by which authority the API server knows the webhook
+  resources: [validatingwebhookconfigurations]
+  resourceNames: [{{ include "kintsugi.webhookName" . }}]
+  verbs: [get, patch]
+{{- end -}}

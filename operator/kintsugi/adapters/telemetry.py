@@ -189,7 +189,18 @@ CALL_SECONDS: Final = Counted(
     ("verb",),
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30),
 )
-COUNTED: Final = (PASSES, PASS_SECONDS, ACTIONS, EVENTS, REMEDIATIONS, CALLS, CALL_SECONDS)
+REVIEWS: Final = Counted(
+    "kintsugi_admission_reviews",
+    "Requests to the webhook by verdict: Allowed, Skipped, Warned, Tolerated, Denied or Unchecked.",
+    ("operation", "verdict"),
+)
+COUNTED: Final = (PASSES, PASS_SECONDS, ACTIONS, EVENTS, REMEDIATIONS, CALLS, CALL_SECONDS, REVIEWS)
+
+CERTIFICATE_END: Final = (
+    "kintsugi_webhook_certificate_expiry_timestamp_seconds",
+    "When the webhook's certificate in use ends, in epoch seconds.",
+    ("secret",),
+)
 
 
 def table() -> list[tuple[str, str, tuple[str, ...], str]]:
@@ -205,6 +216,7 @@ def table() -> list[tuple[str, str, tuple[str, ...], str]]:
     return [
         *((gauge.name, "gauge", ("fleet", *gauge.labels), gauge.about) for gauge in FLEET_GAUGES),
         *((name, kind, each.labels, each.about) for name, kind, each in counted),
+        (CERTIFICATE_END[0], "gauge", CERTIFICATE_END[2], CERTIFICATE_END[1]),
         ("kintsugi_build_info", "gauge", ("version", "python"), "Always 1."),
     ]
 
@@ -230,6 +242,7 @@ class Telemetry:
         }
         info = Gauge("kintsugi_build_info", "Always 1.", ("version", "python"), registry=self.registry)
         info.labels(__version__, platform.python_version()).set(1)
+        self._certificate_end = Gauge(*CERTIFICATE_END, registry=self.registry)
         self.registry.register(_Latest(self._notes))
 
     def note(self, snapshot: Snapshot, judged: Judged, plan: Plan) -> None:
@@ -257,6 +270,14 @@ class Telemetry:
         """Count one request to the API server; fits `KubeClient(observer=…)`."""
         self._count(CALLS, verb, resource, outcome)
         self._histograms[CALL_SECONDS.name].labels(verb).observe(seconds)
+
+    def reviewed(self, operation: str, verdict: str) -> None:
+        """Count one request to the webhook."""
+        self._count(REVIEWS, operation, verdict)
+
+    def certified(self, secret: str, until: float) -> None:
+        """Tell when the webhook's certificate in use ends, epoch seconds."""
+        self._certificate_end.labels(secret).set(until)
 
     def page(self) -> bytes:
         """The page, in Prometheus' text format 0.0.4."""

@@ -26,12 +26,14 @@ class Progress:
         return ""
 
 
-async def serve(port: int, health: Health, metrics: Callable[[], bytes]) -> web.AppRunner:
-    """`/healthz` and `/metrics` on `port`, until the runner is cleaned up. The kubelet asks from outside the pod."""
+async def serve(port: int, health: Health, ready: Health, metrics: Callable[[], bytes]) -> web.AppRunner:
+    """`/healthz`, `/readyz` and `/metrics` on `port`, until the runner is cleaned up. The kubelet asks from outside."""
 
     async def healthz(_: web.Request) -> web.Response:
-        why = health()
-        return web.Response(text=why or "ok", status=503 if why else 200)
+        return _said(health())
+
+    async def readyz(_: web.Request) -> web.Response:
+        return _said(ready())
 
     async def page(_: web.Request) -> web.Response:
         return web.Response(
@@ -40,8 +42,13 @@ async def serve(port: int, health: Health, metrics: Callable[[], bytes]) -> web.
 
     app = web.Application()
     app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", page)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "0.0.0.0", port).start()
     return runner
+
+
+def _said(why: str) -> web.Response:
+    return web.Response(text=why or "ok", status=503 if why else 200)

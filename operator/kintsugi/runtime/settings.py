@@ -23,6 +23,10 @@ class Settings(BaseModel):
     """Identity of this process in the Lease and in Events."""
     metrics_port: int = Field(default=8080, ge=0, le=65535)
     """Port of `/metrics` and `/healthz`; 0 picks a free one."""
+    webhook_name: str = ""
+    """Name of the webhook's Service, Secret and ValidatingWebhookConfiguration; empty = no webhook."""
+    webhook_port: int = Field(default=9443, ge=0, le=65535)
+    """Port on which the API server asks; 0 picks a free one."""
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     leader_election: bool = True
     """Act only while holding the Lease, so that two replicas are safe."""

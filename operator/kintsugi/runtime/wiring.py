@@ -8,6 +8,7 @@ from typing import Final
 
 from kintsugi.adapters.clock import SystemClock
 from kintsugi.adapters.engines import HttpEngines
+from kintsugi.adapters.kube.admission import WebhookObjects
 from kintsugi.adapters.kube.client import KubeClient, load_configuration
 from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.lease import Leadership
@@ -19,6 +20,9 @@ from kintsugi.runtime.handlers import watch
 from kintsugi.runtime.reconcile import Reconciler
 from kintsugi.runtime.scheduler import Scheduler
 from kintsugi.runtime.settings import Settings
+from kintsugi.runtime.webhook import Webhook, WebhookService
+from kintsugi.runtime.webhook_certificate import CertificateKeeper
+from kintsugi.runtime.webhook_check import preflight
 
 log = logging.getLogger("kintsugi.operator")
 
@@ -42,6 +46,7 @@ class Operator:
         self._leadership = Leadership(
             self._cluster, self._clock, settings.namespace, settings.lease_name, settings.pod_name
         )
+        self._webhook = self._webhook_of(settings, client) if settings.webhook_name else None
         self._known: set[Key] = set()
         self._stop = asyncio.Event()
 
@@ -56,7 +61,8 @@ class Operator:
             busy=lambda: bool(self._scheduler.keys),
             stuck_seconds=self._settings.stuck_seconds,
         )
-        server = await liveness.serve(self._settings.metrics_port, progress, self._telemetry.page)
+        ready = self._webhook.health if self._webhook is not None else lambda: ""
+        server = await liveness.serve(self._settings.metrics_port, progress, ready, self._telemetry.page)
         log.info("operator started", extra={"settings": self._settings.model_dump(mode="json")})
         tasks = [
             asyncio.create_task(
@@ -67,6 +73,8 @@ class Operator:
             asyncio.create_task(self._lead(), name="lead"),
             asyncio.create_task(self._stop.wait(), name="stop"),
         ]
+        if self._webhook is not None:  # whoever leads: every replica answers
+            tasks.append(asyncio.create_task(self._webhook.run(), name="webhook"))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -75,6 +83,17 @@ class Operator:
             self._stop.set()
             await self._close(tasks)
             await server.cleanup()
+
+    def _webhook_of(self, settings: Settings, client: KubeClient) -> WebhookService:
+        keeper = CertificateKeeper(
+            WebhookObjects(client),
+            self._clock,
+            settings.namespace,
+            settings.webhook_name,
+            self._telemetry.certified,
+        )
+        webhook = Webhook(preflight, self._telemetry.reviewed)
+        return WebhookService(webhook, keeper, self._clock, settings.webhook_port)
 
     def ring(self, key: Key, gone: bool) -> None:
         """A deployment changed, or is gone."""

@@ -2,6 +2,7 @@
 
 import inspect
 
+from kintsugi.adapters.kube.admission import WebhookObjects
 from kintsugi.adapters.kube.client import Json, Request
 from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.permissions import PERMISSIONS, Scope
@@ -70,11 +71,28 @@ async def ask_everything(cluster: KubeCluster) -> None:
     await cluster.replace_lease(LEASE)
 
 
+async def ask_of_the_webhook(objects: WebhookObjects) -> None:
+    await objects.get_configuration("x")
+    await objects.get_secret("ops", "x")
+    await objects.create_secret("ops", "x", {}, None)
+    await objects.replace_secret({"metadata": {"namespace": "ops", "name": "x"}}, {}, None)
+    await objects.trust({"metadata": {"name": "x", "uid": "u"}, "webhooks": []}, b"")
+
+
 async def test_the_table_is_what_the_calls_need_no_more_and_no_less() -> None:
     recorder = Recorder()
     await ask_everything(KubeCluster(recorder, lambda: 0.0))  # type: ignore[arg-type]
+    await ask_of_the_webhook(WebhookObjects(recorder))  # type: ignore[arg-type]
     granted = {(row.group, row.resource, verb) for row in PERMISSIONS for verb in row.verbs}
     assert granted - OF_KOPF == recorder.needed
+
+
+def test_this_test_asks_every_call_of_the_webhook() -> None:
+    asked = inspect.getsource(ask_of_the_webhook)
+    calls = [
+        name for name, _ in inspect.getmembers(WebhookObjects, inspect.isfunction) if not name.startswith("_")
+    ]
+    assert [name for name in calls if f"objects.{name}(" not in asked] == []
 
 
 def test_this_test_asks_every_call_of_the_port() -> None:
@@ -101,3 +119,9 @@ def test_no_right_is_asked_for_that_would_end_a_pod_unasked_or_read_more_than_ne
 def test_only_reading_is_allowed_beyond_the_fleets_own_namespaces() -> None:
     assert {verb for row in PERMISSIONS if row.scope is Scope.CLUSTER for verb in row.verbs} == {"list"}
     assert all(row.why for row in PERMISSIONS)
+
+
+def test_beyond_its_own_namespace_the_webhook_needs_one_object_by_name_and_secrets_are_read_by_name() -> None:
+    rows = [row for row in PERMISSIONS if row.scope in (Scope.WEBHOOK, Scope.WEBHOOK_CLUSTER)]
+    unnamed = {(row.scope, row.resource, verb) for row in rows if not row.named for verb in row.verbs}
+    assert unnamed == {(Scope.WEBHOOK, "secrets", "create")}

@@ -42,6 +42,8 @@ def test_the_operator_is_told_where_it_runs_and_what_it_watches() -> None:
         "KINTSUGI_POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
         "KINTSUGI_WATCH_NAMESPACES": "llm,lab",
         "KINTSUGI_METRICS_PORT": "8080",
+        "KINTSUGI_WEBHOOK_NAME": "rel-kintsugi-webhook",
+        "KINTSUGI_WEBHOOK_PORT": "9443",
         "KINTSUGI_LOG_LEVEL": "DEBUG",
         "KINTSUGI_LEADER_ELECTION": "true",
         "KINTSUGI_LEASE_NAME": "rel-kintsugi",
@@ -51,7 +53,8 @@ def test_the_operator_is_told_where_it_runs_and_what_it_watches() -> None:
 def test_liveness_asks_the_port_that_the_operator_serves() -> None:
     (container,) = pod_of(template("--set", "metrics.port=9100"))["containers"]
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
-    assert container["ports"] == [{"name": "metrics", "containerPort": 9100}]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    assert {"name": "metrics", "containerPort": 9100} in container["ports"]
 
 
 def test_a_digest_wins_over_a_tag() -> None:
@@ -86,6 +89,7 @@ def test_only_definitions_outlive_the_release_and_nothing_of_a_fleet_belongs_to_
         "RoleBinding",
         "Service",
         "ServiceAccount",
+        "ValidatingWebhookConfiguration",
     }
 
 
@@ -96,6 +100,8 @@ def test_only_definitions_outlive_the_release_and_nothing_of_a_fleet_belongs_to_
         ("metrics.port=80", "/metrics/port"),
         ("logLevel=loud", "/logLevel"),
         ("image.digest=latest", "/image/digest"),
+        ("webhook.failurePolicy=ignore", "/webhook/failurePolicy"),
+        ("webhook.timeoutSeconds=31", "/webhook/timeoutSeconds"),
         ("watchNamespaces={Not_A_Name}", "/watchNamespaces/0"),
         ("leaderElection.enabled=false,replicas=2", "leaderElection.enabled"),
     ],

@@ -37,12 +37,13 @@ def bound(objects: Iterable[dict[str, Any]]) -> dict[tuple[str, str, str], tuple
 
 def test_watching_all_namespaces_grants_exactly_what_the_adapter_needs() -> None:
     objects = template()
-    assert granted(only(objects, "ClusterRole")) == needed(Scope.CLUSTER, Scope.FLEET)
+    assert granted(only(objects, "ClusterRole")) == needed(Scope.CLUSTER, Scope.WEBHOOK_CLUSTER, Scope.FLEET)
     assert granted(only(objects, "Role", "rel-kintsugi-lease")) == needed(Scope.OWN)
+    assert granted(only(objects, "Role", "rel-kintsugi-webhook")) == needed(Scope.WEBHOOK)
 
 
 def test_watching_some_namespaces_grants_writes_in_these_alone() -> None:
-    objects = template("--set", "watchNamespaces={llm,lab}")
+    objects = template("--set", "watchNamespaces={llm,lab},webhook.enabled=false")
     assert granted(only(objects, "ClusterRole")) == needed(Scope.CLUSTER)
     roles = {o["metadata"]["namespace"]: granted(o) for o in objects if o["kind"] == "Role"}
     assert roles == {"llm": needed(Scope.FLEET), "lab": needed(Scope.FLEET), "ops": needed(Scope.OWN)}
@@ -61,8 +62,23 @@ def test_every_role_is_bound_to_the_operators_account(arguments: tuple[str, ...]
 
 
 def test_an_operator_without_leader_election_may_write_no_lease() -> None:
-    objects = template("--set", "leaderElection.enabled=false")
+    objects = template("--set", "leaderElection.enabled=false,webhook.enabled=false")
     assert [o for o in objects if o["kind"] == "Role"] == []
+
+
+def test_rights_to_the_webhooks_objects_go_by_their_name_where_the_table_says_so() -> None:
+    objects = template()
+    rules = [
+        (only(objects, "ClusterRole"), Scope.WEBHOOK_CLUSTER),
+        (only(objects, "Role", "rel-kintsugi-webhook"), Scope.WEBHOOK),
+    ]
+    for role, scope in rules:
+        by_name = [rule for rule in role["rules"] if "resourceNames" in rule]
+        assert [rule["resourceNames"] for rule in by_name] == [["rel-kintsugi-webhook"]]
+        wanted = {
+            (p.group, p.resource, v) for p in PERMISSIONS if p.scope is scope and p.named for v in p.verbs
+        }
+        assert granted({"rules": by_name}) == wanted
 
 
 def test_no_rule_grants_everything() -> None:
@@ -72,5 +88,10 @@ def test_no_rule_grants_everything() -> None:
 
 def test_own_roles_can_be_brought_instead() -> None:
     objects = template("--set", "rbac.create=false,serviceAccount.create=false,serviceAccount.name=mine")
-    assert {o["kind"] for o in objects} == {"CustomResourceDefinition", "Deployment", "Service"}
+    assert {o["kind"] for o in objects} == {
+        "CustomResourceDefinition",
+        "Deployment",
+        "Service",
+        "ValidatingWebhookConfiguration",
+    }
     assert only(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "mine"

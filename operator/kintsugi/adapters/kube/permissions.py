@@ -17,6 +17,10 @@ class Scope(StrEnum):
     """In each watched namespace."""
     OWN = "own"
     """In the operator's own namespace."""
+    WEBHOOK = "webhook"
+    """In the operator's own namespace, where it has a webhook."""
+    WEBHOOK_CLUSTER = "webhook-cluster"
+    """Of the whole cluster, where it has a webhook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Permission:
     verbs: tuple[str, ...]
     scope: Scope
     why: str
+    named: bool = False
+    """Given for the webhook's own object alone, by its name."""
 
 
 PERMISSIONS: Final = (
@@ -86,5 +92,17 @@ PERMISSIONS: Final = (
     Permission("", "pods", ("list",), Scope.CLUSTER, "GPUs held by others"),
     Permission(
         "coordination.k8s.io", "leases", ("get", "create", "update"), Scope.OWN, "one leader among replicas"
+    ),
+    Permission(
+        "", "secrets", ("create",), Scope.WEBHOOK, "the webhook's certificate: what is made has no name yet"
+    ),
+    Permission("", "secrets", ("get", "update"), Scope.WEBHOOK, "the webhook's certificate", named=True),
+    Permission(
+        "admissionregistration.k8s.io",
+        "validatingwebhookconfigurations",
+        ("get", "patch"),
+        Scope.WEBHOOK_CLUSTER,
+        "by which authority the API server knows the webhook",
+        named=True,
     ),
 )
