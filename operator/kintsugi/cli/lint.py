@@ -1,0 +1,177 @@
+"""`kintsugi lint`: what is wrong with manifests, before any cluster sees them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from kintsugi.api.model import API_VERSION, GROUP
+from kintsugi.cli.manifests import Document, Unreadable, documents
+from kintsugi.core.catalog.catalog import Catalog
+from kintsugi.core.catalog.load import CatalogInvalid, builtin, extended
+from kintsugi.core.preflight.check import check
+from kintsugi.core.preflight.facts import Facts
+from kintsugi.core.preflight.finding import Finding, sort_key
+
+KIND: Final = "DeepSeekV4Deployment"
+STDIN: Final = "-"
+ERRORS, UNREADABLE = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A finding with the place where it stands."""
+
+    finding: Finding
+    file: str
+    document: Document
+    line: int
+    column: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding, and where."""
+        item = {} if self.document.item is None else {"item": self.document.item}
+        place = {"file": self.file, "document": self.document.index, **item, "line": self.line}
+        return {**self.finding.as_json(), **place}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run found."""
+
+    checked: int
+    found: tuple[Located, ...]
+    unreadable: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean or warnings only, 1 errors, 2 where something could not be read, or nothing was ours."""
+        if self.unreadable or not self.checked:
+            return UNREADABLE
+        return ERRORS if any(each.finding.severity == "Error" for each in self.found) else 0
+
+
+@click.command("lint")
+@click.argument("files", nargs=-1, metavar="FILE…")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "sarif"]), default="table", show_default=True
+)
+@click.option(
+    "--catalog",
+    "catalog_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file with models, GPUs or flags of your own, laid over the built-in catalog.",
+)
+@click.option("--list-rules", is_flag=True, help="Print every rule, and check nothing.")
+def lint(files: tuple[str, ...], output: str, catalog_file: Path | None, list_rules: bool) -> None:
+    """Check manifests of DeepSeekV4Deployments; `-` reads standard input.
+
+    A file may hold several documents and lists; other kinds are skipped (claims among them are read, for the rules
+    on access modes). Exit code: 0 clean or warnings only, 1 errors, 2 unreadable.
+    """
+    from kintsugi.cli import lintoutput  # not needed to import this module for its exit codes
+
+    if list_rules:
+        click.echo(lintoutput.rules(output))
+        return
+    if not files:
+        raise click.UsageError("name a file, or - for standard input")
+    result = run(files, _catalog(catalog_file))
+    for note in (*result.notes, *result.unreadable):
+        click.echo(note, err=True)
+    click.echo(lintoutput.shown(result, output))
+    sys.exit(result.exit_code)
+
+
+def run(files: Iterable[str], catalog: Catalog | None = None) -> Result:
+    """Check every deployment in `files`."""
+    read, unreadable, notes = [], [], []
+    for name in files:
+        try:
+            read += [(name, document) for document in documents(_text(name))]
+        except (OSError, UnicodeDecodeError, Unreadable) as error:
+            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            unreadable.append(f"{_shown(name)}: can't be read: {said}")
+    claims = _claims(document.raw for _, document in read)
+    found: list[Located] = []
+    checked = 0
+    for name, document in read:
+        where = f"{_shown(name)}: document {document.index}"
+        if not isinstance(document.raw, dict):
+            unreadable.append(f"{where}: is no object: a manifest has apiVersion, kind, metadata and spec")
+        elif not _ours(document.raw):
+            kind = document.raw.get("kind")
+            notes.append(f"{where}: skipped, its kind is {kind if isinstance(kind, str) else 'not said'}")
+        else:
+            checked += 1
+            found += _located(name, document, claims, catalog)
+    if not checked and not unreadable:
+        unreadable.append(f"no {KIND} in {', '.join(map(_shown, files))}")
+    return Result(checked, tuple(found), tuple(unreadable), tuple(notes))
+
+
+def _located(name: str, document: Document, claims: Facts, catalog: Catalog | None) -> Iterator[Located]:
+    found = [*_identity(document.raw), *check(document.raw, claims, catalog)]
+    for finding in sorted(set(found), key=sort_key):
+        line, column = document.place(finding.path)
+        yield Located(finding, _shown(name), document, line, column)
+    for double in document.doubled:
+        text = f"{double.path} stands twice, first in line {double.first_line}: the first value is lost in silence"
+        finding = Finding("Error", "DuplicateKey", double.path, text, "keep one of them")
+        yield Located(finding, _shown(name), document, double.line, 1)
+
+
+def _identity(raw: dict[str, Any]) -> Iterator[Finding]:
+    """What the API server asks for before it knows which schema to go by."""
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if raw.get(key) is None:
+            yield Finding(
+                "Error", "InvalidField", ".", f"{key} is required: set it", f"write {key}: {wanted}"
+            )
+
+
+def _ours(raw: dict[str, Any]) -> bool:
+    """Whether the document is, or was meant to be, of our kind."""
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    if kind is None or not isinstance(kind, str):
+        spec = raw.get("spec")
+        return str(version).startswith(f"{GROUP}/") or (isinstance(spec, dict) and "model" in spec)
+    same = kind.lower() == KIND.lower() or (str(version).startswith(f"{GROUP}/") and kind != "Remediation")
+    return same
+
+
+def _claims(objects: Iterable[Any]) -> Facts:
+    """Claims whose manifests lie beside the deployment."""
+    found: dict[str, tuple[str, ...]] = {}
+    for raw in objects:
+        if isinstance(raw, dict) and raw.get("kind") == "PersistentVolumeClaim":
+            metadata, spec = raw.get("metadata"), raw.get("spec")
+            modes = spec.get("accessModes") if isinstance(spec, dict) else None
+            name = metadata.get("name") if isinstance(metadata, dict) else None
+            if isinstance(name, str) and isinstance(modes, list):
+                found[name] = tuple(str(mode) for mode in modes)
+    return Facts(claims=found)
+
+
+def _text(name: str) -> str:
+    data = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+    return data.decode("utf-8-sig")
+
+
+def _shown(name: str) -> str:
+    return "stdin" if name == STDIN else name
+
+
+def _catalog(path: Path | None) -> Catalog | None:
+    if path is None:
+        return None
+    try:
+        return extended(builtin(), yaml.safe_load(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, CatalogInvalid) as error:
+        click.echo(f"{path}: can't be read as a catalog: {error}", err=True)
+        sys.exit(UNREADABLE)

@@ -1,0 +1,102 @@
+"""What is wrong with an object's shape, before any rule can look at its meaning. Nothing here can be allowed away."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from kintsugi.api.fields import unknown_field_problems
+from kintsugi.core.pod.owned import template_problems
+from kintsugi.core.preflight.finding import Finding
+from kintsugi.core.preflight.podfields import (
+    CONTAINER,
+    CONTAINER_LISTS,
+    METADATA,
+    POD,
+    PROBE,
+    PROBES,
+)
+
+INVALID: Final = "InvalidField"
+UNKNOWN: Final = "UnknownField"
+UNKNOWN_IN_POD: Final = "UnknownPodField"
+OWNED: Final = "OperatorOwnedField"
+RESTART: Final = "RestartPolicy"
+
+_TEMPLATES: Final = ("podTemplate", "leaderPodTemplate", "workerPodTemplate")
+
+
+def invalid(path: str, text: str, cure: str = "correct the value") -> Finding:
+    """A field whose value can't be read."""
+    return Finding("Error", INVALID, path, f"{path} {text}", cure)
+
+
+def unknown_fields(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Fields that nobody reads, in the object and in its pod templates."""
+    for problem in unknown_field_problems(_searchable(raw)):
+        cure = "remove it" if "did you mean" not in problem.message else "correct the name"
+        yield Finding("Error", UNKNOWN, problem.path, f"{problem.path} {problem.message}", cure)
+    for at, template in pod_templates(raw):
+        yield from _unknown_in_template(at, template)
+
+
+def _searchable(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`raw`, its metadata only where it has the shape that the search of the last-applied annotation needs."""
+    metadata = raw.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    kept = {"metadata": {"annotations": annotations}} if isinstance(annotations, Mapping) else {}
+    return {key: value for key, value in raw.items() if key != "metadata"} | kept
+
+
+def pod_templates(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every pod template of an object with its path, the deployment's first."""
+    spec = _map(raw.get("spec"))
+    pools = spec.get("pools")
+    places = [("spec", spec)]
+    places += [(f"spec.pools[{i}]", _map(p)) for i, p in enumerate(pools if isinstance(pools, list) else ())]
+    for at, owner in places:
+        for name in _TEMPLATES:
+            if isinstance(owner.get(name), Mapping):
+                yield f"{at}.{name}", owner[name]
+
+
+def template_faults(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """What keeps a pod template from being merged: fields of the operator's, and lists that are none."""
+    for problem in template_problems(template):
+        path = f"{at}.{problem.path}"
+        text, _, cure = problem.message.partition(": ")
+        if problem.path == "spec.restartPolicy":
+            yield Finding(
+                "Error", RESTART, path, f"{path} {problem.message}", "remove it: the operator sets Always"
+            )
+        elif text == "belongs to the operator" or text.startswith("is the serving port"):
+            yield Finding("Error", OWNED, path, f"{path} {text}", cure)
+        else:
+            yield invalid(path, problem.message)
+
+
+def _unknown_in_template(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
+    yield from _unknown(f"{at}.metadata", template.get("metadata"), METADATA)
+    spec = _map(template.get("spec"))
+    yield from _unknown(f"{at}.spec", spec, POD)
+    for kind in CONTAINER_LISTS:
+        items = spec.get(kind)
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            here = f"{at}.spec.{kind}[{index}]"
+            yield from _unknown(here, item, CONTAINER)
+            for probe in PROBES:
+                yield from _unknown(f"{here}.{probe}", _map(item).get(probe), PROBE)
+
+
+def _unknown(at: str, node: Any, known: frozenset[str]) -> Iterator[Finding]:
+    for key in _map(node):
+        if key not in known and not key.startswith("$"):
+            close = get_close_matches(key, sorted(known), n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            text = f"{at}.{key} is no field that Kubernetes has here, and would have no effect{hint}"
+            yield Finding(
+                "Error", UNKNOWN_IN_POD, f"{at}.{key}", text, "correct the name" if close else "remove it"
+            )
+
+
+def _map(node: Any) -> Mapping[str, Any]:
+    return node if isinstance(node, Mapping) else {}
