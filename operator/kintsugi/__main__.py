@@ -21,6 +21,7 @@ class Entry:
 COMMANDS: Final[Mapping[str, Entry]] = {
     "run": Entry("kintsugi.cli.run:run", "Run the operator against the cluster it finds itself in."),
     "crds": Entry("kintsugi.cli.crds:crds", "Write the CustomResourceDefinitions."),
+    "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
     "simulate-engine": Entry(
         "kintsugi.cli.simulate_engine:simulate_engine",
         "Serve as a simulated vLLM engine whose faults can be switched on.",
