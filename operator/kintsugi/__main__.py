@@ -20,6 +20,7 @@ class Entry:
 
 COMMANDS: Final[Mapping[str, Entry]] = {
     "run": Entry("kintsugi.cli.run:run", "Run the operator against the cluster it finds itself in."),
+    "render": Entry("kintsugi.cli.render:render", "Write the Kubernetes objects that a manifest asks for."),
     "crds": Entry("kintsugi.cli.crds:crds", "Write the CustomResourceDefinitions."),
     "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
     "simulate-engine": Entry(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kintsugi.api.objects import Problem
+from kintsugi.api.spec import DeploymentSpec, PoolSpec
 from kintsugi.core.names import ENGINE_CONTAINER, ENGINE_PORT
 from kintsugi.core.pod.merge import MERGE_KEYS, PATCH, identity, keyed
 
@@ -20,6 +21,22 @@ _CONTAINER_LISTS: Final = ("env", "volumeMounts", "volumeDevices")
 def template_problems(template: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Every fault, in the order in which it stands. Paths begin below the template: `spec.containers[0].image`."""
     return tuple(_faults(template))
+
+
+def problems_in_templates(spec: DeploymentSpec) -> tuple[Problem, ...]:
+    """The faults of every template of a spec, the pools' included, with their whole paths."""
+    owners: list[tuple[str, DeploymentSpec | PoolSpec]] = [("spec", spec)]
+    owners += [(f"spec.pools[{index}]", pool) for index, pool in enumerate(spec.pools)]
+    return tuple(
+        Problem(f"{at}.{field}.{fault.path}", fault.message)
+        for at, owner in owners
+        for field, template in (
+            ("podTemplate", owner.pod_template),
+            ("leaderPodTemplate", owner.leader_pod_template),
+            ("workerPodTemplate", owner.worker_pod_template),
+        )
+        for fault in template_problems(template or {})
+    )
 
 
 def owned_fields(template: Mapping[str, Any]) -> list[str]:
