@@ -22,6 +22,10 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "run": Entry("kintsugi.cli.run:run", "Run the operator against the cluster it finds itself in."),
     "render": Entry("kintsugi.cli.render:render", "Write the Kubernetes objects that a manifest asks for."),
     "crds": Entry("kintsugi.cli.crds:crds", "Write the CustomResourceDefinitions."),
+    "advise": Entry("kintsugi.cli.advise:advise", "Suggest settings from live traffic; changes nothing."),
+    "plan": Entry(
+        "kintsugi.cli.plan:plan", "Say what fits on which GPUs, how much of it, and what it costs."
+    ),
     "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
     "simulate-engine": Entry(
         "kintsugi.cli.simulate_engine:simulate_engine",

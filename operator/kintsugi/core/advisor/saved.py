@@ -1,0 +1,78 @@
+"""Pages kept in files: `/metrics` as the engine gave it, each page under one line that says of whom and of when.
+
+    # kintsugi-page time=1795961743.2 pool=short instance=chat-short-7f9c4-x2x8p
+
+`time` is in epoch seconds; `pool` may be left out where there is one pool. Any number of pages, of any instances, may
+follow each other in one file; the line is a comment to everybody else who reads the format.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+MARK: Final = "# kintsugi-page"
+_FIELD: Final = re.compile(r"([a-z]+)=(\S+)")
+EXAMPLE: Final = f"{MARK} time=1795961743 pool=short instance=chat-short-0"
+
+
+class SavedInvalid(ValueError):
+    """A file that can't be read as saved pages; the message names the line and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPage:
+    """One page. `pool` is '' where its line does not say."""
+
+    pool: str
+    instance: str
+    time: float
+    """Epoch seconds."""
+    text: str
+
+
+def saved_pages(lines: Iterable[str], name: str) -> Iterator[SavedPage]:
+    """The pages of one file, whose lines keep their ends. `name` is for messages. Raises SavedInvalid."""
+    head: SavedPage | None = None
+    body: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if line.startswith(MARK):
+            if head is not None:
+                yield _whole(head, body)
+            head, body = _head(line, f"{name}:{number}"), []
+        elif head is not None:
+            body.append(line)
+        elif line.strip():
+            raise SavedInvalid(
+                f"{name}:{number}: a page begins without a line that says whose it is: put '{EXAMPLE}' before it"
+            )
+    if head is not None:
+        yield _whole(head, body)
+
+
+def saved_head(pool: str, instance: str, time: float) -> str:
+    """The line that goes before a page."""
+    return f"{MARK} time={time:.3f} pool={pool} instance={instance}\n"
+
+
+def _whole(head: SavedPage, body: list[str]) -> SavedPage:
+    return SavedPage(head.pool, head.instance, head.time, "".join(body))
+
+
+def _head(line: str, where: str) -> SavedPage:
+    said = dict(_FIELD.findall(line[len(MARK) :]))
+    time = _seconds(said.get("time", ""))
+    if time is None:
+        raise SavedInvalid(f"{where}: time= must be epoch seconds, as in '{EXAMPLE}'")
+    if not said.get("instance"):
+        raise SavedInvalid(f"{where}: instance= is missing, as in '{EXAMPLE}'")
+    return SavedPage(said.get("pool", ""), said["instance"], time, "")
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
