@@ -29,7 +29,7 @@
 - apiGroups: [""]  # the only way a pod is removed
   resources: [pods/eviction]
   verbs: [create]
-- apiGroups: [""]  # last lines for the black box
+- apiGroups: [""]  # last lines for the black box, and the first error of a start that failed
   resources: [pods/log]
   verbs: [get]
 - apiGroups: [""]  # the engines' API key
@@ -38,9 +38,9 @@
 - apiGroups: [""]  # one per deployment: what was learned of its engines, for the next start of the operator
   resources: [configmaps]
   verbs: [get, create, patch]
-- apiGroups: [""]  # transitions, for people
+- apiGroups: [""]  # transitions, for people; what the kubelet says of a pod that does not start
   resources: [events]
-  verbs: [create]
+  verbs: [list, create]
 {{- end -}}
 
 {{- /* Of the whole cluster: which nodes have a GPU free. */ -}}

@@ -6,6 +6,9 @@ from typing import Final
 
 from kintsugi.api.condition import Condition
 from kintsugi.api.status import InstanceStatus, RemediationsStatus
+from kintsugi.core.classify import Retry
+from kintsugi.core.classify.kinds import KIND_NAMES
+from kintsugi.core.failing import Failing, failing_starts
 from kintsugi.core.judged import Judged
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.rollout import Course
@@ -32,6 +35,11 @@ class State:
     problems: tuple[str, ...]
     remediations: RemediationsStatus
     instances: tuple[InstanceStatus, ...]
+
+    @property
+    def failing(self) -> tuple[Failing, ...]:
+        """Pods that do not start, by cause."""
+        return failing_starts(self.views, self.snapshot.deployment.spec, self.snapshot.now)
 
 
 def conditions_of(state: State) -> tuple[Condition, ...]:
@@ -65,6 +73,9 @@ def worst_message(conditions: Iterable[Condition]) -> str:
     progressing = known.get("Progressing")
     if progressing and progressing.reason == "RolloutStalled":
         return progressing.message
+    degraded = known.get("Degraded")
+    if degraded and degraded.status == "True" and degraded.reason in KIND_NAMES:
+        return degraded.message
     for kind, good in GOOD_WHEN.items():
         condition = known.get(kind)
         if condition and condition.status != good:
@@ -79,6 +90,10 @@ def _spec_accepted(state: State) -> Said:
     unknown = state.snapshot.unknown_fields
     if state.problems:
         return "False", "Refused", "; ".join(state.problems)
+    blamed = [each for each in state.failing if each.wanted and each.failure.blames_spec]
+    if blamed:
+        said = "; ".join(f"{each.failure.field}: {each.failure.message}" for each in blamed)
+        return "False", blamed[0].failure.kind, said
     if unknown:
         return (
             "True",
@@ -104,6 +119,11 @@ def _progressing(state: State) -> Said:
     stalled = [c.rollout for c in state.courses.values() if c.rollout and c.rollout.state == "Stalled"]
     if stalled:
         return "False", "RolloutStalled", "; ".join(f"pool {r.pool}: {r.message}" for r in stalled)
+    failing = [each for each in state.failing if each.wanted]
+    if failing:
+        hopeless = any(each.failure.retry is Retry.NEVER for each in failing)
+        said = "; ".join(each.message for each in failing)
+        return "False" if hopeless else "True", failing[0].failure.kind, said
     busy = [f"pool {name}: {c.busy}" for name, c in sorted(state.courses.items()) if c.busy]
     if busy:
         return "True", "Working", "; ".join(busy)
@@ -147,6 +167,9 @@ def _degraded(state: State) -> Said:
         for i in state.instances
         if i.verdict == "Sick"
     ]
+    failing = state.failing
+    if failing:
+        return "True", failing[0].failure.kind, "; ".join([*(each.message for each in failing), *sick])
     if sick:
         return "True", "Sick", "; ".join(sick)
     stalled = [c.why for c in state.courses.values() if c.rollout and c.rollout.state == "Stalled"]

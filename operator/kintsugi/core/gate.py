@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus
+from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.finding import Detector, Finding, Verdict
 from kintsugi.core.moment import epoch
 from kintsugi.core.poolview import PoolView
@@ -160,6 +161,14 @@ def exhausted(q: Question) -> Answer:
     return Answer("exhausted", True, "a remedy is left")
 
 
+def cause(q: Question) -> Answer:
+    """A new pod of the same spec would fail as this one does: what is named has to be corrected first (S01, S51, S52)."""
+    failure = start_failure(q.instance, q.snapshot.deployment.spec)
+    if failure is None or failure.recreate_helps or q.instance.phase in ("Failed", "Succeeded"):
+        return Answer("cause", True, "nothing is known that a new pod would meet again")
+    return Answer(failure.kind, False, f"a new pod would fail in the same way: {failure.message}"[:500])
+
+
 def rollout(q: Question) -> Answer:
     return Answer("rollout", not q.rollout, q.rollout or "no rollout or scaling in the pool")
 
@@ -249,6 +258,7 @@ GATES: Final[tuple[Gate, ...]] = (
     mode,
     exhausted,
     breaker,
+    cause,
     rollout,
     in_flight,
     replacement_pending,

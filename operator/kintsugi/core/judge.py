@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kintsugi.api.spec import DeploymentSpec
+from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.data_state import data_state
 from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.dead import dead_finding, start_finding
@@ -157,7 +158,7 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     budget = start_budget(spec, instance.pool) / spec.healing.speed_up
     about_life = (
         dead_finding(one.pod, instance, mono, budget, times),
-        start_finding(one.pod, instance, now, budget),
+        start_finding(one.pod, instance, now, budget, start_failure(instance, spec)),
     )
     found = [finding for finding in about_life if finding is not None]
     if process is None or process.ready_at is None:

@@ -11,6 +11,8 @@ from typing import Final
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.status import RolloutStatus
 from kintsugi.core.attempt import DRAIN_SETTLE_SECONDS, FATAL_WAITS
+from kintsugi.core.classify import Retry
+from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.finding import Verdict
 from kintsugi.core.moment import epoch, moment
 from kintsugi.core.names import RETIRING_SINCE_ANNOTATION
@@ -104,7 +106,7 @@ def _surges(view: PoolView) -> bool:
 def _roll(view: PoolView, target: ReplicaSet, olds: tuple[ReplicaSet, ...], setting: Setting) -> Course:
     strategy = _strategy(view, setting)
     fresh = _pods(view, target)
-    broken = next((why for i in fresh if (why := _does_not_come_up(i, view, setting.now))), None)
+    broken = next((why for i in fresh if (why := _does_not_come_up(i, view, setting))), None)
     if broken is None and any(view.verdict(i.uid) is Verdict.SICK for i in fresh):
         broken = "a pod of the new revision is sick"
     if broken:
@@ -218,14 +220,19 @@ def _unretired(view: PoolView, kept: ReplicaSet, setting: Setting) -> tuple[Acti
     return tuple(Unretire(i.name, i.uid) for i in well)
 
 
-def _does_not_come_up(instance: Instance, view: PoolView, now: float) -> str | None:
+def _does_not_come_up(instance: Instance, view: PoolView, setting: Setting) -> str | None:
+    """Why this pod of the new revision will not be Ready: the rollout goes no further (S06)."""
     if instance.ready or instance.ready_since:
         return None
-    if instance.waiting_reason in FATAL_WAITS or instance.restarts >= RESTARTS_OF_A_BROKEN_START:
+    failure = start_failure(instance, setting.deployment.spec)
+    hopeless = instance.waiting_reason in FATAL_WAITS or instance.restarts >= RESTARTS_OF_A_BROKEN_START
+    if failure is not None and (hopeless or failure.retry is Retry.NEVER):
+        return f"{instance.name} does not start ({failure.kind}): {failure.message}"[:700]
+    if hopeless:
         why = instance.last_termination.message if instance.last_termination else ""
         why = (why or instance.waiting_message or instance.waiting_reason).strip().split("\n")[0]
         return f"{instance.name} does not start: {why}"[:400]
-    if instance.node and now - instance.start_began_at > start_budget_seconds(view.pool):
+    if instance.node and setting.now - instance.start_began_at > start_budget_seconds(view.pool):
         return f"{instance.name} was not Ready within {start_budget_seconds(view.pool)} s"
     return None
 

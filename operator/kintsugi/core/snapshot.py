@@ -6,6 +6,7 @@ from enum import Enum, unique
 from typing import Any, TypeAlias
 
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation
+from kintsugi.core.classify.facts import Told
 from kintsugi.core.reading import Unreadable
 
 
@@ -147,6 +148,12 @@ class Instance:
     chunked_prefill: bool = True
     longest_prefill: float = 0.0
     """Seconds that the pool's longest legal prompt takes at the slowest prefill rate known; 0 where unknown."""
+    told: tuple[Told, ...] = ()
+    """Events about a pod that does not start; () where nobody asked."""
+    log_tail: tuple[str, ...] = ()
+    """The last lines of the run that ended, of a pod that does not start; () where nobody asked."""
+    host_ipc: bool = False
+    """The pod shares the node's /dev/shm."""
 
     @property
     def start_began_at(self) -> float:

@@ -10,6 +10,7 @@ from kintsugi.core.attempt import (
     finished,
     said,
 )
+from kintsugi.core.classify.kinds import KIND_NAMES
 from kintsugi.core.finding import Detector, Verdict
 from kintsugi.core.moment import epoch, moment
 from kintsugi.core.plan import Action, Ask
@@ -76,7 +77,9 @@ def replacing(active: ActiveRemediation, world: World) -> Step:
             )
         )
     if replacement.waiting_reason in FATAL_WAITS or replacement.phase == "Failed":
-        why = replacement.waiting_message or replacement.waiting_reason or replacement.phase_reason
+        verdict = world.view.verdicts.get(replacement.uid)
+        told = verdict.message if verdict and verdict.reason in KIND_NAMES else ""
+        why = told or replacement.waiting_message or replacement.waiting_reason or replacement.phase_reason
         return Step(finished(active, "NotCured", f"its replacement does not start: {why}"[:500], world.now))
     if replacement.node and world.now - replacement.start_began_at > world.start_budget:
         return Step(

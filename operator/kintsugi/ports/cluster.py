@@ -104,6 +104,12 @@ class ClusterPort(Protocol):
         name and uid."""
         ...
 
-    async def pod_log_tail(self, namespace: str, name: str, lines: int) -> Sequence[str]:
-        """The last lines of the engine container's log; empty where there is none."""
+    async def pod_log_tail(
+        self, namespace: str, name: str, lines: int, previous: bool = False
+    ) -> Sequence[str]:
+        """The last lines of the engine container's log, `previous`: of its run before; empty where there is none."""
+        ...
+
+    async def list_pod_events(self, namespace: str, name: str, uid: str) -> list[Json]:
+        """Events about one pod, at most some hundred, in no order."""
         ...

@@ -26,6 +26,7 @@ from kintsugi.ports.clock import Clock
 from kintsugi.ports.cluster import ClusterPort, Json
 from kintsugi.ports.engines import Address, EnginePort
 from kintsugi.ports.errors import Forbidden
+from kintsugi.runtime.trouble import Troubles
 
 CHILDREN_SECONDS: Final = 60.0
 """Services and disruption budgets are compared this often, and whenever the spec changed."""
@@ -53,6 +54,8 @@ class Sight:
     """Verifying requests under way, by pod UID."""
     unknown: tuple[str, tuple[str, ...]] | None = None
     """Fields of the object that nobody knows, with the resourceVersion at which they were looked for."""
+    troubles: Troubles = field(default_factory=Troubles)
+    """What is known of pods that do not start."""
     api_key: str | None = None
     api_key_read: float = float("-inf")
 
@@ -84,7 +87,7 @@ class Observer:
             self._children(key, deployment, sight),
         )
         await self._refresh_api_key(key, deployment, sight)
-        instances = await self._instances(deployment, pods, sight, times)
+        instances = await self._instances(key, deployment, pods, sight, times)
         metadata = raw["metadata"]
         return Snapshot(
             key=key,
@@ -149,11 +152,17 @@ class Observer:
             sight.api_key_read = self._clock.mono()
 
     async def _instances(
-        self, deployment: DeepSeekV4Deployment, pods: Sequence[Json], sight: Sight, times: Times
+        self,
+        key: Key,
+        deployment: DeepSeekV4Deployment,
+        pods: Sequence[Json],
+        sight: Sight,
+        times: Times,
     ) -> tuple[Instance, ...]:
         model = served_names(deployment.spec)[0]
         now = self._clock.mono()
         bare = [parse.instance(pod, Failed(Failure.NO_ADDRESS, "no running container", now)) for pod in pods]
+        sight.troubles.look(self._cluster, key.namespace, bare, self._clock.now(), now)
         asked = [i for i in bare if i.pod_ip and i.started_at is not None]
         sight.addresses = {i.uid: Address(i.pod_ip, ENGINE_PORT, sight.api_key, model) for i in asked}
         scrapes = await self._scrape(sight, times)
@@ -161,7 +170,11 @@ class Observer:
         results, sight.results = sight.results, []
         return tuple(
             parse.instance(
-                pod, scrapes.get(i.uid, i.scrape), [r for r in results if r.canary.process.uid == i.uid]
+                pod,
+                scrapes.get(i.uid, i.scrape),
+                [r for r in results if r.canary.process.uid == i.uid],
+                sight.troubles.of(i.uid).told,
+                sight.troubles.of(i.uid).log_tail,
             )
             for pod, i in zip(pods, bare, strict=True)
         )

@@ -66,6 +66,7 @@ async def ask_everything(cluster: KubeCluster) -> None:
     await cluster.evict("llm", "x", "u", None)
     await cluster.create_event({"namespace": "llm", "name": "x"}, "Normal", "R", "m", "a")
     await cluster.pod_log_tail("llm", "x", 5)
+    await cluster.list_pod_events("llm", "x", "u")
     await cluster.get_lease("llm", "x")
     await cluster.create(LEASE)
     await cluster.replace_lease(LEASE)

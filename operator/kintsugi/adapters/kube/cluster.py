@@ -23,6 +23,8 @@ from kintsugi.ports.errors import Conflict, Invalid, NotFound, Unavailable
 PAGE_SIZE: Final = 500
 """Objects per answer of cluster-wide lists, client-go's own default."""
 LOG_LIMIT_BYTES: Final = 256 * 1024
+EVENTS_OF_A_POD: Final = 100
+"""Equal ones are counted in one object, so that a pod rarely has more than a dozen."""
 _BOUND_AND_ALIVE: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -206,12 +208,18 @@ class KubeCluster:
         name = f"{regarding.get('kind', '')}/{regarding.get('name', '')}"
         await self._client.call(Request("POST", where, "create", "events", namespace, name, body=body))
 
-    async def pod_log_tail(self, namespace: str, name: str, lines: int) -> Sequence[str]:
-        """The last lines of the engine container's log; empty while it has none. NotFound if the pod is gone."""
+    async def pod_log_tail(
+        self, namespace: str, name: str, lines: int, previous: bool = False
+    ) -> Sequence[str]:
+        """The last lines of the engine container's log, `previous`: of its run before; empty while it has none.
+
+        NotFound if the pod is gone.
+        """
         query = (
             ("container", names.ENGINE_CONTAINER),
             ("tailLines", str(lines)),
             ("limitBytes", str(LOG_LIMIT_BYTES)),
+            *((("previous", "true"),) if previous else ()),
         )
         where = path("v1", "pods", namespace, name, "log")
         try:
@@ -221,6 +229,15 @@ class KubeCluster:
         except Invalid:
             return ()  # 400: the container waits to start, or there is none of that name
         return tuple(text.splitlines()[-lines:])
+
+    async def list_pod_events(self, namespace: str, name: str, uid: str) -> list[Json]:
+        """Events about one pod, at most `EVENTS_OF_A_POD`, in no order."""
+        where = path("v1", "events", namespace)
+        query = (("fieldSelector", f"involvedObject.uid={uid}"), ("limit", str(EVENTS_OF_A_POD)))
+        answer = await self._client.call(
+            Request("GET", where, "list", "events", namespace, name, query=query)
+        )
+        return list(answer.get("items") or ())
 
     async def get_lease(self, namespace: str, name: str) -> Json | None:
         """The Lease, or None."""

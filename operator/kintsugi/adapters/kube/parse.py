@@ -4,10 +4,12 @@ Field meanings: Kubernetes API reference, `PodStatus`, `ContainerStatus`, `Repli
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from kintsugi.core import names
+from kintsugi.core.classify.facts import Told
 from kintsugi.core.snapshot import CanaryResult, Instance, NodeRoom, ReplicaSet, Scrape, Termination
 
 DEFAULT_GRACE_SECONDS = 30.0
@@ -42,6 +44,8 @@ def instance(
     pod: Mapping[str, Any],
     scrape: Scrape,
     canaries: Sequence[CanaryResult] = (),
+    told: Sequence[Told] = (),
+    log_tail: Sequence[str] = (),
 ) -> Instance:
     """One pod of ours as an `Instance`.
 
@@ -75,7 +79,7 @@ def instance(
         restarts=_whole(engine.get("restartCount")),
         waiting_reason=waiting_reason,
         waiting_message=waiting_message or str(status.get("message") or unscheduled.get("message") or ""),
-        last_termination=_termination(engine),
+        last_termination=_termination(engine) or _init_termination(status),
         pod_ip=str(status.get("podIP") or ""),
         annotations={str(k): str(v) for k, v in _map(meta, "annotations").items()},
         scrape=scrape,
@@ -84,6 +88,9 @@ def instance(
         grace_seconds=_number(spec.get("terminationGracePeriodSeconds"), DEFAULT_GRACE_SECONDS),
         max_num_seqs=_max_num_seqs(flags),
         chunked_prefill=_chunked_prefill(flags),
+        told=tuple(told),
+        log_tail=tuple(log_tail),
+        host_ipc=spec.get("hostIPC") is True,
     )
 
 
@@ -197,6 +204,24 @@ def _termination(engine: Mapping[str, Any]) -> Termination | None:
         reason=str(ended.get("reason") or ""),
         message=str(ended.get("message") or ""),
         finished_at=epoch(ended.get("finishedAt")) or 0.0,
+    )
+
+
+def _init_termination(status: Mapping[str, Any]) -> Termination | None:
+    """The failed end of an init container that keeps the engine from its first start."""
+    for init in _list(status.get("initContainerStatuses")):
+        ended = _termination(init)
+        if ended is not None and ended.exit_code != 0 and not init.get("ready"):
+            return replace(ended, message=f"init container {init.get('name')}: {ended.message}")
+    return None
+
+
+def told(event: Mapping[str, Any]) -> Told:
+    """One Event about a pod."""
+    series = _map(event, "series")
+    count = _whole(event.get("count") or series.get("count") or 1)
+    return Told(
+        str(event.get("reason") or ""), str(event.get("message") or event.get("note") or "")[:2000], count
     )
 
 

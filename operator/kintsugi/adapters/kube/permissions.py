@@ -78,7 +78,13 @@ PERMISSIONS: Final = (
     ),
     Permission("", "pods", ("list", "patch"), Scope.FLEET, "instances: seen, withdrawn, released"),
     Permission("", "pods/eviction", ("create",), Scope.FLEET, "the only way a pod is removed"),
-    Permission("", "pods/log", ("get",), Scope.FLEET, "last lines for the black box"),
+    Permission(
+        "",
+        "pods/log",
+        ("get",),
+        Scope.FLEET,
+        "last lines for the black box, and the first error of a start that failed",
+    ),
     Permission("", "secrets", ("get",), Scope.FLEET, "the engines' API key"),
     Permission(
         "",
@@ -87,7 +93,13 @@ PERMISSIONS: Final = (
         Scope.FLEET,
         "one per deployment: what was learned of its engines, for the next start of the operator",
     ),
-    Permission("", "events", ("create",), Scope.FLEET, "transitions, for people"),
+    Permission(
+        "",
+        "events",
+        ("list", "create"),
+        Scope.FLEET,
+        "transitions, for people; what the kubelet says of a pod that does not start",
+    ),
     Permission("", "nodes", ("list",), Scope.CLUSTER, "GPUs free, nodes to avoid"),
     Permission("", "pods", ("list",), Scope.CLUSTER, "GPUs held by others"),
     Permission(

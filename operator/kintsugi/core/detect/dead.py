@@ -3,12 +3,15 @@
 The kubelet's restart in place is the first remedy and takes no action of ours. Only a pod that ended as a whole, that
 is not Ready again within its start budget, or that restarts for the third time within 30 minutes needs a new one. Exit
 codes say nothing (0 is possible). A pod that was never Ready is starting, however it fails: its start is a matter of
-configuration, capacity or rollout, and gets advice.
+configuration, capacity or rollout, and gets advice, which names the cause where `core.classify` knows it. One cause
+alone asks for a new pod though nobody saw the engine serve: what a crash left in /dev/shm.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
+from kintsugi.core.classify import StartFailure
+from kintsugi.core.classify.kinds import SHM_LEFTOVER
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.snapshot import Failed, Failure, Instance
 from kintsugi.core.times import Times
@@ -102,11 +105,15 @@ def dead_finding(
     return None
 
 
-def start_finding(state: PodState, instance: Instance, now: float, start_budget: float) -> Finding | None:
-    """Advice on a pod that was never Ready: why it waits, or that its start takes too long. Never Sick."""
+def start_finding(
+    state: PodState, instance: Instance, now: float, start_budget: float, failure: StartFailure | None = None
+) -> Finding | None:
+    """Advice on a pod that was never Ready: what keeps it from starting, or that its start takes too long."""
     if state.ready_process is not None or instance.ready or instance.phase in _ENDED:
         return None
     since = instance.started_at if instance.started_at is not None else instance.created_at
+    if failure is not None:
+        return _failed_start(instance, failure)
     if instance.waiting_reason and instance.waiting_reason not in ("ContainerCreating", "PodInitializing"):
         text = instance.waiting_message[:400] or "the engine container waits"
         return Finding(Detector.DEAD, instance.waiting_reason, Severity.ADVICE, text, instance.created_at)
@@ -114,6 +121,18 @@ def start_finding(state: PodState, instance: Instance, now: float, start_budget:
         text = f"not Ready {now - since:.0f} s after its start, more than its budget of {start_budget:.0f} s"
         return Finding(Detector.DEAD, "StartOverBudget", Severity.ADVICE, text, since)
     return None
+
+
+def _failed_start(instance: Instance, failure: StartFailure) -> Finding:
+    fresh_pod_cures = failure.kind == SHM_LEFTOVER.name and instance.restarts >= RESTARTS_NEEDED
+    return Finding(
+        detector=Detector.DEAD,
+        reason=failure.kind,
+        severity=Severity.SICK if fresh_pod_cures else Severity.ADVICE,
+        message=failure.message,
+        since=instance.created_at,
+        serves_nothing=fresh_pod_cures,
+    )
 
 
 def _refuses(instance: Instance) -> bool:

@@ -179,10 +179,22 @@ class FakeApi:
         await self._begin("create", "Event", write=False)
         self.world.events.append(Event(self.world.clock.now(), about, event_type, reason, message, action))
 
-    async def pod_log_tail(self, namespace: str, name: str, lines: int) -> Sequence[str]:
+    async def pod_log_tail(
+        self, namespace: str, name: str, lines: int, previous: bool = False
+    ) -> Sequence[str]:
         await self._read("get", "Pod/log")
         self._must("Pod", namespace, name)
-        return self.world.logs.get((namespace, name), ())[-lines:]
+        logs = self.world.kubelets.ended_logs if previous else self.world.logs
+        return tuple(logs.get((namespace, name), ()))[-lines:]
+
+    async def list_pod_events(self, namespace: str, name: str, uid: str) -> list[Json]:
+        await self._read("list", "Event")
+        about = f"Pod/{namespace}/{name}"
+        return [
+            {"type": each.kind, "reason": each.reason, "message": each.message, "count": 1}
+            for each in self.world.events
+            if each.about == about
+        ]
 
     async def get_lease(self, namespace: str, name: str) -> Json | None:
         """The Lease, or None."""

@@ -182,6 +182,10 @@ class FakeCluster(FakeApi):
         """The engine container of a pod prints these lines."""
         self.world.logs.setdefault((namespace, name), []).extend(lines)
 
+    def tell(self, namespace: str, name: str, reason: str, message: str) -> None:
+        """Kubernetes posts a warning about a pod: FailedMount, for one."""
+        self.world.controller_event(self.get("Pod", namespace, name), "Warning", reason, message)
+
     @property
     def events(self) -> list[Event]:
         """Every Event so far, of operators and controllers."""

@@ -12,6 +12,8 @@ BACK_OFF_FIRST = 10.0
 BACK_OFF_MOST = 300.0
 BACK_OFF_RESET = 600.0
 """CrashLoopBackOff of Kubernetes: 10 s, doubled up to five minutes, forgotten after ten minutes of running."""
+FALLBACK_BYTES = 2048
+"""Of the end of a log that becomes the termination message of a container which wrote none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,14 @@ class Start:
     dies_after: float | None = None
     """Each run ends by itself after this long."""
     exit_code: int = 1
+    waits: tuple[str, str] = ("", "")
+    """Reason and message with which its container waits for ever, as for a Secret that is not there."""
+    last_words: str = ""
+    """What a run writes before it ends: its log, and the end of it as termination message."""
+    end_reason: str = ""
+    """Kubernetes' word for the end: OOMKilled, for one; '' = by the exit code."""
+    probe_seconds: float | None = None
+    """The start probe ends a run that is not Ready after so long."""
     stop_seconds: float = 1.0
     """From SIGTERM to the end of the process, unless the grace period is shorter."""
 
@@ -48,6 +58,10 @@ class Kubelets:
         self._clock = clock
         self._runs: dict[str, _Run] = {}
         self._addresses = 0
+        self.ended_logs: dict[tuple[str, str], list[str]] = {}
+        """What the run that ended last wrote, by namespace and name."""
+        self.told: Callable[[Json, str, str, str], None] = lambda about, kind, reason, message: None
+        """Posts an Event about a pod."""
         self.down: set[str] = set()
         """Nodes whose kubelet says and does nothing."""
         self.behaviour: Callable[[Json], Start] = lambda pod: Start()
@@ -86,6 +100,7 @@ class Kubelets:
             "startedAt": stamp(run.started),
             "finishedAt": stamp(self._clock.now()),
         }
+        self._last_words(pod, over)
         if policy == "Never" or (policy == "OnFailure" and exit_code == 0):
             self._engine(
                 pod, {"terminated": over}, ready=False, phase="Succeeded" if exit_code == 0 else "Failed"
@@ -141,7 +156,9 @@ class Kubelets:
         self._engine(
             pod, waiting, ready=False, phase="Pending", extra={"startTime": stamp(self._clock.now())}
         )
-        if start.image_ok:
+        if start.waits[0]:
+            self._later(start.image_seconds, pod, self._wait_for_ever)
+        elif start.image_ok:
             self._later(start.image_seconds, pod, lambda p: self._run(p, restart=False))
         else:
             self._later(start.image_seconds, pod, self._no_image)
@@ -150,6 +167,28 @@ class Kubelets:
         image = next((c.get("image", "") for c in pod["spec"]["containers"]), "")
         why = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
         self._engine(pod, {"waiting": why}, ready=False, phase="Pending")
+
+    def _wait_for_ever(self, pod: Json) -> None:
+        reason, message = self.behaviour(pod).waits
+        if not reason:
+            self._run(pod, restart=False)
+            return
+        waiting = {"waiting": {"reason": reason, "message": message}}
+        self._engine(pod, waiting, ready=False, phase="Pending")
+        self._later(BACK_OFF_FIRST, pod, self._wait_for_ever)
+
+    def _probe(self, pod: Json) -> None:
+        self.told(pod, "Warning", "Unhealthy", "Startup probe failed: connection refused")
+        self.told(pod, "Normal", "Killing", "Container engine failed startup probe, will be restarted")
+        self.exit(pod, 143)
+
+    def _last_words(self, pod: Json, over: Json) -> None:
+        """Keep what the run wrote, as the kubelet does with FallbackToLogsOnError."""
+        words = self.behaviour(pod).last_words
+        spot = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        self.ended_logs[spot] = words.splitlines()
+        if words and over["exitCode"] != 0:
+            over["message"] = words[-FALLBACK_BYTES:]
 
     def _run(self, pod: Json, restart: bool) -> None:
         run = self._runs[pod["metadata"]["uid"]]
@@ -166,7 +205,9 @@ class Kubelets:
         if start.boot_seconds != float("inf"):
             self._later(start.boot_seconds, pod, lambda p: self.set_ready(p, True))
         if start.dies_after is not None:
-            self._later(start.dies_after, pod, lambda p: self.exit(p, start.exit_code))
+            self._later(start.dies_after, pod, lambda p: self.exit(p, start.exit_code, start.end_reason))
+        if start.probe_seconds is not None and start.probe_seconds < start.boot_seconds:
+            self._later(start.probe_seconds, pod, self._probe)
 
     def _remove(self, pod: Json) -> None:
         meta = pod["metadata"]

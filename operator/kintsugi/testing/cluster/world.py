@@ -46,12 +46,13 @@ class World:
         self.store = ObjectStore(clock.now, random.Random(seed), schemas or Schemas({}))
         self.kubelets = Kubelets(self.store, clock)
         self.events: list[Event] = []
+        self.kubelets.told = self.controller_event
         self.quotas: dict[str, tuple[int | None, int | None]] = {}
         self.logs: dict[tuple[str, str], list[str]] = {}
         self._lost: dict[str, bool] = {}
         """Lost nodes; True where the node is off, not only out of reach."""
         self._replica_sets = ReplicaSetController(
-            self.store, self.make_pod, self.end_pod, self._controller_event
+            self.store, self.make_pod, self.end_pod, self.controller_event
         )
         self._scheduler = Scheduler(self.store)
         self._queued: set[tuple[str, str]] = set()
@@ -235,7 +236,8 @@ class World:
         self.store.update("Node", "", name, spec)
         self.store.update_status("Node", "", name, status)
 
-    def _controller_event(self, about: Json, kind: str, reason: str, message: str) -> None:
+    def controller_event(self, about: Json, kind: str, reason: str, message: str) -> None:
+        """Post an Event about an object, as a controller or a kubelet would."""
         meta = about["metadata"]
         where = f"{about['kind']}/{meta.get('namespace', '')}/{meta['name']}"
         self.events.append(Event(self.clock.now(), where, kind, reason, message))

@@ -1,0 +1,131 @@
+"""`classify`: from facts to the one cause of a failed start, or None while nothing has failed."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from kintsugi.core.classify import kinds
+from kintsugi.core.classify.facts import StartFacts
+from kintsugi.core.classify.failure import StartFailure, made
+from kintsugi.core.classify.lines import Line, first_error, lines_of, one_line
+from kintsugi.core.classify.pod import CREATING, of_pod
+from kintsugi.core.classify.reading import Found, first_sign, loading_progress
+
+LEFTOVER_RESTARTS: Final = 2
+"""Failed restarts with a full /dev/shm that show that it is what an earlier run left there (S23: 2 to 3)."""
+_KILLED_BY_PROBE: Final = re.compile(r"failed startup probe", re.IGNORECASE)
+_SIGNALS: Final = {
+    132: "SIGILL",
+    134: "SIGABRT",
+    135: "SIGBUS",
+    136: "SIGFPE",
+    137: "SIGKILL",
+    139: "SIGSEGV",
+    143: "SIGTERM",
+}
+_INIT: Final = re.compile(r"^init container (?P<name>\S+?):")
+_ENDED_BY_OTHERS: Final = frozenset({0, 130, 137, 143})
+"""Exit codes of an engine that somebody told to stop: SIGTERM may end in 0 (S52: 143)."""
+
+
+@lru_cache(maxsize=512)
+def classify(start: StartFacts) -> StartFailure | None:
+    """Why this pod, which is not Ready, does not start; None while it is merely on its way.
+
+    Any text is read without an error, and the same facts give the same answer. The cause is the first error that the
+    engine wrote, whatever the noise at its end (S22).
+    """
+    found = of_pod(start)
+    if found is not None:
+        return found
+    if start.exit_code is None and start.waiting_reason in CREATING:
+        return None
+    lines = lines_of(_texts(start))
+    sign = first_sign(lines)
+    if start.ended_reason == "OOMKilled":
+        text = "the container was ended for using more memory than its limit"
+        return made(kinds.OOM_KILLED, text, start.path(kinds.OOM_KILLED.field))
+    if sign is not None:
+        return _signed(start, sign)
+    if _probe_ended_it(start):
+        return _too_short(start, lines)
+    return _crash(start, lines)
+
+
+def _texts(start: StartFacts) -> list[str]:
+    """Log and termination message; the latter is mostly the log's own end, which need not be read twice."""
+    log = "\n".join(start.log)
+    tail = start.ended_message.strip()
+    texts = [log] if tail and tail[-200:] in log else [log, start.ended_message]
+    if start.waiting_reason not in CREATING and start.waiting_reason != "CrashLoopBackOff":
+        texts.append(start.waiting_message)
+    return texts
+
+
+def _signed(start: StartFacts, found: Found) -> StartFailure:
+    sign, match, line = found
+    kind, field, cure = sign.kind, sign.field, sign.cure
+    if kind is kinds.SHM_LEFTOVER:
+        if start.host_ipc:
+            kind = kinds.SHM_TOO_SMALL
+            field, cure = (
+                "podTemplate.spec.hostIPC",
+                "The node's /dev/shm is full, and {at} shares it with other pods",
+            )
+        elif start.restarts < LEFTOVER_RESTARTS:
+            kind = kinds.SHM_TOO_SMALL
+    at = start.path(field or kind.field)
+    named = {key: one_line(value) for key, value in match.groupdict().items() if value}
+    for key, value in named.items():
+        cure = cure.replace(f"{{{key}}}", value.replace(",", "") if key in ("most", "asked") else value)
+    return made(kind, _spread(line, match), at, cure)
+
+
+def _spread(line: str, match: re.Match[str]) -> str:
+    """The line in which the sign begins, and the rest of the match where it runs over several."""
+    said = match.group(0)
+    return one_line(f"{line} {said.partition(chr(10))[2]}" if "\n" in said else line)
+
+
+def _probe_ended_it(start: StartFacts) -> bool:
+    told = any(_KILLED_BY_PROBE.search(event.message) and event.reason == "Killing" for event in start.events)
+    unhealthy = any("startup probe failed" in event.message.lower() for event in start.events)
+    by_signal = start.exit_code in _ENDED_BY_OTHERS
+    return by_signal and (told or (unhealthy and start.exit_code in (137, 143)))
+
+
+def _too_short(start: StartFacts, lines: tuple[Line, ...]) -> StartFailure:
+    kind = kinds.START_PROBE_TOO_SHORT
+    how_far = loading_progress(lines)
+    text = (
+        f"the start probe's time was over with {how_far} loaded"
+        if how_far
+        else "the start probe's time was over"
+    )
+    return made(
+        kind, f"{text}, and the kubelet ended the engine (exit {start.exit_code})", start.path(kind.field)
+    )
+
+
+def _crash(start: StartFacts, lines: tuple[Line, ...]) -> StartFailure | None:
+    said = first_error(lines)
+    init = _INIT.match(start.waiting_message)
+    if init or _INIT.match(start.ended_message):
+        text = said or start.waiting_message
+        return made(kinds.INIT_FAILED, one_line(text), start.path(kinds.INIT_FAILED.field))
+    code = start.exit_code
+    if code is None and start.waiting_reason == "CrashLoopBackOff":
+        return None  # it ended, and nobody says how
+    if code is None:
+        text = one_line(start.waiting_message) or one_line(start.waiting_reason)
+        return made(kinds.CONTAINER_CONFIG, text, start.path(kinds.CONTAINER_CONFIG.field))
+    if code in (126, 127):
+        cure = "The image has no such command: correct command and args of the engine container in {at}, or the image"
+        return made(kinds.CONFIG_INVALID, said or f"exit {code}", start.path("podTemplate"), cure)
+    if code == 2 and re.search(r"\busage:", "\n".join(line.text for line in lines), re.IGNORECASE):
+        return made(
+            kinds.CONFIG_INVALID, said or "the engine refuses its command line", start.path("engine.args")
+        )
+    kind = kinds.ENGINE_EXITED if code == 0 else kinds.ENGINE_CRASHED
+    ended = f"exit {code}" + (f", {_SIGNALS[code]}" if code in _SIGNALS else "")
+    return made(kind, f"{said} ({ended})" if said else f"the engine ended ({ended})", start.path(kind.field))

@@ -1,0 +1,62 @@
+"""Pods that do not start, and why, for the conditions: each cause once, with its cure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kintsugi.api.spec import DeploymentSpec
+from kintsugi.core.classify import StartFailure, kinds
+from kintsugi.core.classify.of_instance import start_failure
+from kintsugi.core.poolview import PoolView
+from kintsugi.core.snapshot import Instance
+
+PASSING_SECONDS: Final = 60.0
+"""Some causes pass by themselves: while a GPU or a volume is handed from one pod to the next. Real seconds."""
+_PASSING: Final = frozenset(
+    kind.name for kind in (kinds.UNSCHEDULABLE, kinds.MOUNT_FAILED, kinds.MULTI_ATTACH, kinds.PVC_UNBOUND)
+)
+MOST_NAMED: Final = 3
+"""Pods that a message names; of the others it gives the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """Pods of one pool and revision that fail to start for the same reason."""
+
+    pool: str
+    wanted: bool
+    """They are of the revision that the spec asks for now."""
+    pods: tuple[str, ...]
+    failure: StartFailure
+
+    @property
+    def message(self) -> str:
+        """For conditions."""
+        more = len(self.pods) - MOST_NAMED
+        named = ", ".join(self.pods[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        verb = "does" if len(self.pods) == 1 else "do"
+        return f"pool {self.pool}: {named} {verb} not start ({self.failure.kind}): {self.failure.message}"
+
+
+def failing_starts(views: Iterable[PoolView], spec: DeploymentSpec, now: float) -> tuple[Failing, ...]:
+    """Every cause for which pods do not start now, those of the wanted revision first. `now` in epoch seconds."""
+    found: dict[tuple[bool, str, StartFailure], list[str]] = {}
+    for view in views:
+        for instance in sorted(view.members, key=lambda i: (i.created_at, i.name)):
+            failure = start_failure(instance, spec)
+            if failure is not None and _counts(instance, view, failure, now):
+                found.setdefault((instance.revision != view.revision, view.name, failure), []).append(
+                    instance.name
+                )
+    ordered = sorted(found.items(), key=lambda entry: entry[0][:2])
+    return tuple(Failing(pool, not old, tuple(pods), failure) for (old, pool, failure), pods in ordered)
+
+
+def _counts(instance: Instance, view: PoolView, failure: StartFailure, now: float) -> bool:
+    """An engine that served and is restarted in place is down, not failing to start, unless that can't help."""
+    if failure.kind in _PASSING and now - instance.created_at < PASSING_SECONDS:
+        return False
+    verdict = view.verdicts.get(instance.uid)
+    if verdict is not None and any(finding.reason == failure.kind for finding in verdict.findings):
+        return True
+    return bool(instance.waiting_reason) and not failure.recreate_helps
