@@ -104,6 +104,8 @@ def _engine_container(
             "timeoutSeconds": 10,
             "failureThreshold": 3,
         },
+        # The first error of an engine that does not start, read without its log where that is gone (S22).
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
         "resources": _resources(pool, choice),
         "volumeMounts": mounts(spec),
