@@ -1,11 +1,10 @@
 """What is known about models, GPUs and engine releases, and the questions asked of it. An unknown name is None."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kintsugi.core.catalog.compose import composed
+from kintsugi.core.catalog.compose import composed, covers
 from kintsugi.core.catalog.types import (
     Addition,
     EngineDefaults,
@@ -17,10 +16,14 @@ from kintsugi.core.catalog.types import (
 )
 from kintsugi.core.catalog.version import EngineVersion
 
-DEFAULT_STRATEGY: Final = "tep"
+_STRATEGY_PREFIX: Final = "single_node_"
+"""vLLM's recipes name their strategies so."""
+_SHARED: Final = "shared"
+"""Behind a GPU's product label where its node shares it by time."""
 _CACHE_FOLDER: Final = re.compile(r"models--(.+?)--(.+)")
 _VENDOR_WORDS: Final = ("nvidia", "amd")
 _LONGEST_NAME: Final = 1024
+WHEELS: Final = ("vLLM's wheels, read by .ci/engine_flags.py",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Catalog:
     releases: tuple[tuple[EngineVersion, frozenset[str]], ...]
     """The flags of `vllm serve` by release, canonical spelling, without `--no-…` forms."""
     image: str
+    rocm_image: str
 
     def model(self, model_id: str) -> Model | None:
         """The checkpoint of a hub id, a mirror's id, a path or a folder of the hub's cache; None where unknown."""
@@ -48,11 +52,9 @@ class Catalog:
 
     def gpu(self, name: str) -> Gpu | None:
         """The GPU of a name, an alias or a `nvidia.com/gpu.product` label, however spelled; None where unknown."""
-        wanted = _plain(name[:_LONGEST_NAME])
-        found = next((gpu for gpu in self.gpus if wanted in _spellings(gpu)), None)
-        if found is None and (vendor := next((v for v in _VENDOR_WORDS if wanted.startswith(v)), None)):
-            return next((gpu for gpu in self.gpus if wanted[len(vendor) :] in _spellings(gpu)), None)
-        return found
+        wanted = _plain(name[:_LONGEST_NAME]).removesuffix(_SHARED)
+        spellings = {wanted, *(wanted.removeprefix(vendor) for vendor in _VENDOR_WORDS)} - {""}
+        return next((gpu for gpu in self.gpus if spellings & _spellings(gpu)), None)
 
     def recipe(
         self,
@@ -63,25 +65,31 @@ class Catalog:
         strategy: str | None = None,
         gpus: int | None = None,
     ) -> Recipe | None:
-        """The arguments for `gpus` GPUs (None: the smallest known fit) by a strategy (None: `tep`, else what there is).
+        """The arguments for `gpus` GPUs (None: the smallest known fit) by a strategy (None: the first published).
 
         `gpu` None: the default recipe of the model's size. None where nobody has published a way to run the model
-        on that generation. An unknown `version` gets what the newest known release takes.
+        on that kind of GPU. An unknown `version` gets what the newest known release takes.
         """
         fits = [r for r in self.recipes if (r.family, r.size) == (model.family, model.size)]
         if gpu is None:
-            fits = [r for r in fits if r.gpu]
-            gpu = self.gpu(fits[0].gpu) if fits else None
-        else:
-            fits = [r for r in fits if gpu.generation in r.generations]
-        chosen = _by_strategy(fits, strategy)
-        if chosen is None or gpu is None:
+            usual = (self.gpu(r.gpu) for r in fits if r.gpu)
+            gpu = next((kind for kind in usual if kind and self.runs(model, kind)), None)
+        if gpu is None or not self.runs(model, gpu):
             return None
-        return composed(chosen, self.additions, model, gpu, version, gpus)
+        wanted = None if strategy is None else strategy.removeprefix(_STRATEGY_PREFIX)
+        chosen = next((r for r in fits if covers(r.generations, gpu) and wanted in (None, r.strategy)), None)
+        return composed(chosen, self.additions, model, gpu, version, gpus) if chosen else None
+
+    def runs(self, model: Model, gpu: Gpu) -> bool:
+        """False where the model is known not to run on that kind of GPU."""
+        capable = not model.compute_capabilities or gpu.compute_capability is None
+        capable = capable or (gpu.compute_capability or (0, 0))[0] in model.compute_capabilities
+        return capable and gpu.name not in model.unsupported_gpus
 
     def flag_changes(self, flag: str) -> tuple[FlagChange, ...]:
-        """What happened to a flag, canonical spelling."""
-        return tuple(change for change in self.flags if change.flag == flag)
+        """What happened to a flag, canonical spelling: as told, else as the lists of flags show."""
+        told = tuple(change for change in self.flags if change.flag == flag)
+        return told or _seen_changes(flag, self.releases)
 
     def known_flags(self, version: EngineVersion) -> frozenset[str] | None:
         """Every flag of `vllm serve` in that release; None where its list is not known."""
@@ -100,16 +108,22 @@ class Catalog:
         ]
         return max(fitting, key=lambda d: (d.since, d.memory_bytes), default=None)
 
-    def default_image(self, model: Model | None = None) -> str:
-        """The image for a deployment that names none; the same for every model so far."""
-        return self.image
+    def default_image(self, model: Model | None = None, gpu: Gpu | None = None) -> str:
+        """The image for a deployment that names none: the same for every model, another one on AMD."""
+        return self.rocm_image if gpu and gpu.vendor == "AMD" else self.image
 
 
-def _by_strategy(fits: Iterable[Recipe], strategy: str | None) -> Recipe | None:
-    found = {recipe.strategy: recipe for recipe in reversed(list(fits))}
-    if strategy is not None:
-        return found.get(strategy)
-    return found.get(DEFAULT_STRATEGY) or next(iter(found.values()), None)
+def _seen_changes(
+    flag: str, releases: tuple[tuple[EngineVersion, frozenset[str]], ...]
+) -> tuple[FlagChange, ...]:
+    """One change for a flag that some of the known releases have and others don't."""
+    having = [index for index, (_, flags) in enumerate(releases) if flag in flags]
+    if not having:
+        return ()
+    first, last = having[0], having[-1]
+    added = releases[first][0] if first > 0 else None
+    removed = releases[last + 1][0] if last + 1 < len(releases) else None
+    return (FlagChange(flag, added, removed, None, WHEELS),) if added or removed else ()
 
 
 def _last(model_id: str) -> str:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 REQUIRED: Final[Any] = object()
 """Stands for "there is no default"."""
 
-_UPPER: Final = re.compile(r"[A-Z]")
+_UPPER: Final = re.compile(r"[A-Z]|\d+")
 _LARGEST: Final = 10**18
 
 
@@ -27,7 +27,8 @@ class CatalogInvalid(Exception):
 
 
 class Entry:
-    """A mapping of the file. A field that is absent comes from `base` (an entry that this one changes or is like)."""
+    """A mapping of the file. A field that is absent comes from `base` (an entry that this one changes or is like);
+    `null` takes a field of the base back."""
 
     def __init__(self, raw: object, path: str, base: object = None) -> None:
         if not isinstance(raw, Mapping):
@@ -98,6 +99,12 @@ class Entry:
         """Environment variables, in the order written."""
         return self._field(name, default, _variables, 'write a mapping such as {NAME: "value"}')
 
+    def options(self, name: str, default: Any = REQUIRED) -> Any:
+        """Texts and truths by name, in the order written."""
+        return self._field(
+            name, default, _options, "write a mapping such as {draft_sample_method: probabilistic}"
+        )
+
     def amounts(self, name: str, default: Any = REQUIRED) -> Any:
         """Sizes by name, in the order written."""
         return self._field(name, default, _amounts, "write a mapping such as {fp8: 1002240}")
@@ -126,8 +133,8 @@ class Entry:
         if name not in self._raw:
             return self._absent(name, default)
         raw = self._raw[name]
-        if raw is None and default is None:
-            return None
+        if raw is None and default is not REQUIRED:
+            return default
         value = read(raw)
         if value is None:
             raise CatalogInvalid(f"{self.path}.{name}", f"is {_shown(raw)}", cure)
@@ -211,6 +218,14 @@ def _arguments(raw: object) -> tuple[tuple[str, str | None], ...] | None:
 def _variables(raw: object) -> tuple[tuple[str, str], ...] | None:
     if not isinstance(raw, Mapping) or not all(
         isinstance(k, str) and isinstance(v, str) for k, v in raw.items()
+    ):
+        return None
+    return tuple(raw.items())
+
+
+def _options(raw: object) -> tuple[tuple[str, str | bool], ...] | None:
+    if not isinstance(raw, Mapping) or not all(
+        isinstance(k, str) and isinstance(v, str | bool) for k, v in raw.items()
     ):
         return None
     return tuple(raw.items())

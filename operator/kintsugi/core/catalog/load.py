@@ -40,8 +40,7 @@ def builtin() -> Catalog:
             folder.joinpath(name).read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         )
     releases = flag_lists(folder.joinpath("flags.txt").read_text("utf-8"))
-    nothing = Catalog((), (), (), (), (), (), (), releases, raw.pop("image"))
-    raw.pop("abbreviations", None)
+    nothing = Catalog((), (), (), (), (), (), (), releases, raw.pop("image"), raw.pop("rocmImage"))
     return extended(nothing, raw)
 
 

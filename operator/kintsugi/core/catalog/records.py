@@ -35,7 +35,7 @@ def model_of(entry: Entry, base: Model | None) -> Model:
         active_parameters=entry.number("activeParameters"),
         disk_bytes=disk,
         loaded_bytes=disk if grown else loaded,
-        memory_floor_bytes=entry.amount("memoryFloorBytes", disk),
+        memory_floor_bytes=entry.amount("memoryFloorBytes", 0),
         max_context=entry.integer("maxContext"),
         min_engine=entry.version("minEngine"),
         draft=entry.choice("draft", get_args(Draft), None),
@@ -52,6 +52,8 @@ def model_of(entry: Entry, base: Model | None) -> Model:
         kv=_layout(entry, base.kv if base else None),
         confidence=entry.choice("confidence", _CONFIDENCE, "assumed"),
         sources=entry.texts("sources", USERS),
+        unsupported_gpus=entry.texts("unsupportedGpus", ()),
+        draft_options=entry.options("draftOptions", ()),
     )
     entry.finish()
     return model
@@ -125,6 +127,7 @@ def addition_of(entry: Entry) -> Addition:
         until=entry.version("until", None),
         args=entry.arguments("args", ()),
         env=entry.variables("env", ()),
+        draft_options=entry.options("draftOptions", ()),
         sources=entry.texts("sources", USERS),
     )
     entry.finish()

@@ -43,7 +43,7 @@ class Model:
     loaded_bytes: int
     """All ranks together, as loaded; the disk size where nobody has measured it."""
     memory_floor_bytes: int
-    """GPU memory of an instance below which it is known not to run (recipes: 960 GB for Pro)."""
+    """GPU memory of an instance below which it is known not to run (recipes: 960 GB for Pro); 0: nobody says."""
     max_context: int
     min_engine: EngineVersion
     draft: Draft | None
@@ -60,7 +60,8 @@ class Model:
     tool_call_parser: str | None
     reasoning_parser: str | None
     quantization: str
-    """`fp8`, `nvfp4`, `bf16`: of the checkpoint's weights."""
+    """Of the weights: `fp8` (V4: MXFP4 experts, the rest FP8), `fp8-block` (all FP8, experts too), `nvfp4`, `mxfp4`,
+    `bf16`."""
     start_budget_seconds: int
     """Time that a start may take from a fast volume: never less for lint, more by default where it downloads."""
     kv: KvLayout | None
@@ -68,6 +69,10 @@ class Model:
     confidence: Confidence
     """Of the sizes: whether somebody read them off the files and a running engine."""
     sources: tuple[str, ...]
+    unsupported_gpus: tuple[str, ...] = ()
+    """Kinds that recipes call unsupported though nothing else speaks against them (AMD has no compute capability)."""
+    draft_options: tuple[tuple[str, str | bool], ...] = ()
+    """What its speculative configuration says beside method and tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +119,13 @@ class Recipe:
     family: str
     size: str
     generations: tuple[str, ...]
+    """Generations of GPUs, or names of single kinds."""
     strategy: str
     """`tep` (TP + expert parallel, the default), `dep` (DP + expert parallel), `tp`."""
     gpu: str
-    """Kind used where the user names none; only the default recipe of a size has one."""
+    """Kind used where the user names none: the first recipe with one whose kind runs the checkpoint; else empty."""
     gpus: int
-    """Smallest known fit of one instance on this generation."""
+    """GPUs of one instance: as asked for, else the smallest known fit on that kind of GPU."""
     args: tuple[tuple[str, str | None], ...]
     """Flags with their value; None for a switch, which may be a `--no-…`."""
     env: tuple[tuple[str, str], ...]
@@ -142,6 +148,7 @@ class Addition:
     families: tuple[str, ...]
     sizes: tuple[str, ...]
     generations: tuple[str, ...]
+    """Generations of GPUs, or names of single kinds."""
     vendors: tuple[str, ...]
     quantizations: tuple[str, ...]
     strategies: tuple[str, ...]
@@ -150,6 +157,8 @@ class Addition:
     """First engine version that no longer gets it."""
     args: tuple[tuple[str, str | None], ...]
     env: tuple[tuple[str, str], ...]
+    draft_options: tuple[tuple[str, str | bool], ...]
+    """Laid over the model's own."""
     sources: tuple[str, ...]
 
 
