@@ -48,14 +48,16 @@ def variable_of(variable: EnvVar) -> Json:
 def _defaults(spec: DeploymentSpec, pool: Pool, choice: Choice, budget: int) -> list[Json]:
     source = spec.model.source
     hub = source.hub if source else None
-    found = [_plain(name, value) for name, value in (choice.recipe.env if choice.recipe else ())]
+    vllm = pool.engine.runtime != "Native"
+    recipe = choice.recipe.env if choice.recipe and vllm else ()
+    found = [_plain(name, value) for name, value in recipe]
     found.append(_plain("HF_HOME", HUB_CACHE_PATH if hub and hub.cache else f"{CACHE_PATH}/huggingface"))
     found += [_plain(name, f"{CACHE_PATH}/{folder}") for name, folder in _CACHES]
     if hub and hub.token_secret_ref:
         found.append(_secret("HF_TOKEN", hub.token_secret_ref))
     if source and (source.pvc or source.image):
         found.append(_plain("HF_HUB_OFFLINE", "1"))
-    if pool.engine.runtime != "Native":
+    if vllm:
         # The other front end's page lacks series that the judge reads, and it loads no plugins.
         found.append(_plain("VLLM_USE_RUST_FRONTEND", "0"))
         # The engine's own patience is 600 seconds, less than any of these models needs (S52).
