@@ -6,14 +6,21 @@ from typing import Final
 from kintsugi.core.preflight.rule import Rule
 from kintsugi.core.preflight.rules import (
     blackwell,
+    claims,
     conflicts,
     context,
+    environment,
     flags,
     gpus,
+    healing,
     kv,
+    memory,
     model,
     parallel,
+    pod,
+    pools,
     precision,
+    start,
 )
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -26,6 +33,13 @@ RULES: Final[tuple[Rule, ...]] = (
     *precision.RULES,
     *flags.RULES,
     *conflicts.RULES,
+    *environment.RULES,
+    *start.RULES,
+    *memory.RULES,
+    *pod.RULES,
+    *claims.RULES,
+    *pools.RULES,
+    *healing.RULES,
 )
 """In the order of docs/rules.md."""
 
