@@ -18,6 +18,10 @@ from kintsugi.testing.rehearsal import WARM_SECONDS, Rehearsal
 PACE = 30.0
 """Seconds between two passes where a scenario does not measure in seconds: a sixth of the cost of 5."""
 
+STATUS = "status DeepSeekV4Deployment chat"
+LEARNED = "apply ConfigMap chat-kintsugi-learned"
+"""What was learned of the engines, written at most once an hour."""
+
 
 @cache
 def schemas() -> Schemas:

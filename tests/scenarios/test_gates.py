@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.stage import Scene, warm
+from tests.scenarios.stage import LEARNED, STATUS, Scene, warm
 
 
 async def sick_scene(pool: int = 3, nodes: int = 4, **healing: Any) -> tuple[Scene, str]:
@@ -130,7 +130,7 @@ async def test_a_mode_that_does_not_act_shows_the_finding_and_touches_nothing(
     before = len(scene.cluster.writes)
     await scene.run(1500)
     assert scene.withheld() == {victim: gate}
-    assert set(scene.writes(since=before)) == {"status DeepSeekV4Deployment chat"}
+    assert set(scene.writes(since=before)) - {LEARNED} == {STATUS}
     (found,) = [each for each in scene.status.instances if each.name == victim]
     assert found.verdict == "Sick"
     assert scene.told("InstanceSick") == 1

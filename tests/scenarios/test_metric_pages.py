@@ -2,7 +2,7 @@
 
 import re
 
-from tests.scenarios.stage import warm
+from tests.scenarios.stage import LEARNED, STATUS, warm
 
 RENAMED = {
     "vllm:kv_cache_usage_perc": "vllm:gpu_cache_usage_perc",
@@ -60,7 +60,7 @@ async def test_counters_that_start_again_are_a_restart_and_no_finding() -> None:
     await scene.run(2400)
     assert scene.remediations() == []
     assert (scene.uid(by_kubelet), scene.serving()) == (uid, 3)
-    assert set(scene.writes(since=before)) <= {"status DeepSeekV4Deployment chat"}
+    assert set(scene.writes(since=before)) <= {STATUS, LEARNED}
     assert {each.verdict for each in scene.status.instances} == {"Healthy"}
     assert not any(each.findings for each in scene.status.instances)
 

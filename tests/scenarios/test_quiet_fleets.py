@@ -1,9 +1,6 @@
 """A fleet that is well costs the API server nothing."""
 
-from tests.scenarios.stage import warm
-
-LEARNED = "apply ConfigMap chat-kintsugi-learned"
-"""What was learned of the engines, at most once an hour."""
+from tests.scenarios.stage import LEARNED, STATUS, warm
 
 
 async def test_an_idle_fleet_causes_no_write_for_an_hour() -> None:
@@ -27,7 +24,7 @@ async def test_a_busy_healthy_fleet_causes_almost_no_write() -> None:
             )
         await scene.run(60)
     written = scene.writes(since=before)
-    assert set(written) <= {"status DeepSeekV4Deployment chat", LEARNED}
+    assert set(written) <= {STATUS, LEARNED}
     assert written.count(LEARNED) <= 1
     assert len(written) <= 60, "load alone writes at most once a minute"
     assert scene.remediations() == []
@@ -40,6 +37,6 @@ async def test_an_operator_that_starts_over_a_running_fleet_writes_almost_nothin
     before = len(scene.cluster.writes)
     scene.restart()
     await scene.run(1800)
-    assert set(scene.writes(since=before)) <= {"status DeepSeekV4Deployment chat", LEARNED}
+    assert set(scene.writes(since=before)) <= {STATUS, LEARNED}
     assert len(scene.writes(since=before)) <= 6
     assert scene.serving() == 3

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kintsugi.core.detect.dead import PodState
+from kintsugi.core.detect.erroring import ErrorState
 from kintsugi.core.detect.fragmented import FragmentationState, WorkerState
 from kintsugi.core.detect.load import LoadState
 from kintsugi.core.detect.slow import SlowMemory, SlowState
@@ -44,6 +45,7 @@ class ProcessEvidence:
     missing_ranks: tuple[str, ...] = ()
     slow: SlowState = field(default_factory=SlowState)
     load: LoadState = field(default_factory=LoadState)
+    errors: ErrorState = field(default_factory=ErrorState)
     answered: int = 0
     """Own canaries answered up to the last page."""
 

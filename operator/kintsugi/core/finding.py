@@ -13,6 +13,7 @@ class Detector(Enum):
     STALLED = "stall"
     FRAGMENTED = "fragmentation"
     SLOW = "throughput"
+    ERRORING = "errors"
     DATA = "data"
     LOAD = "load"
     """How much work there is and how it is spread: advice only, never a reason to act."""

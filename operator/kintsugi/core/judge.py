@@ -13,6 +13,8 @@ from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.data_state import data_state
 from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.dead import dead_finding, start_finding
+from kintsugi.core.detect.error_findings import error_finding
+from kintsugi.core.detect.erroring import Erring, errors_pass
 from kintsugi.core.detect.load import load_findings
 from kintsugi.core.detect.slow import Entry, slow_pass
 from kintsugi.core.detect.slow_findings import pool_slow, slow_findings
@@ -22,7 +24,7 @@ from kintsugi.core.detect.stalled import is_clear
 from kintsugi.core.evidence import Memory, ProcessEvidence
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
 from kintsugi.core.look import SOURCES, Look, look
-from kintsugi.core.probes import canaries
+from kintsugi.core.probes import canaries, witnesses
 from kintsugi.core.series import TABLE
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Snapshot
@@ -81,6 +83,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     ]
     up = [one for one in looks if _was_ready(one)]
     _judge_steps(up, memory, snapshot, times)
+    _judge_errors(up, snapshot, times)
     siblings = _Siblings(len(up), sum(one.new_page for one in up), Counter(one.instance.pool for one in up))
     verdicts = {one.instance.uid: _judge_one(one, siblings, snapshot, times) for one in looks}
     state = data_state(verdicts.values(), snapshot.instances)
@@ -88,7 +91,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     return Judgement(
         verdicts=verdicts,
         memory=memory,
-        probes=canaries(looks, mono, times),
+        probes=(*canaries(looks, mono, times), *witnesses(looks, mono, times)),
         abandon_after=longest + times.canary_idle,
         pool_findings=pool_slow(memory.slow, times),
         data_fresh=state.fresh,
@@ -116,6 +119,25 @@ def _judge_steps(up: Sequence[Look], memory: Memory, snapshot: Snapshot, times: 
     ]
     drop = float(snapshot.deployment.spec.healing.triggers.throughput.drop_percent)
     slow_pass(entries, memory.slow, mono, snapshot.now, times, drop)
+
+
+def _judge_errors(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
+    mono = snapshot.mono
+    entries = [
+        Erring(
+            uid=one.instance.uid,
+            pool=one.instance.pool,
+            state=process.errors,
+            judged=process.fresh(mono, times)
+            and process.age(mono) >= times.warm_up
+            and not process.stall.sleeping
+            and not one.instance.deleting,
+        )
+        for one in up
+        if (process := one.process) is not None
+    ]
+    limit = float(snapshot.deployment.spec.healing.triggers.errors.max_percent)
+    errors_pass(entries, mono, snapshot.now, times, limit)
 
 
 def _reserved(snapshot: Snapshot) -> set[tuple[str, float | None]]:
@@ -172,6 +194,9 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     for source, state in process.fragmentation.items():
         about = fragmented.finding(state, source, line, fresh)
         found += [about] if about is not None else []
+    limit = float(spec.healing.triggers.errors.max_percent)
+    failing = error_finding(process.errors, fresh, limit, now)
+    found += [failing] if failing is not None else []
     found += slow_findings(process.slow, siblings.by_pool[instance.pool], now, times)
     if fresh and process.sample is not None:
         found += load_findings(process.load, process.sample, process.missing_ranks, now, times)
@@ -224,6 +249,8 @@ def _cleared(
         cleared.add(Detector.STALLED)
     if process.slow.cleared and Detector.SLOW not in sick:
         cleared.add(Detector.SLOW)
+    if process.errors.cleared and Detector.ERRORING not in sick:
+        cleared.add(Detector.ERRORING)
     states = [
         process.fragmentation[s]
         for s in spec.healing.triggers.fragmentation.sources

@@ -7,6 +7,8 @@ from typing import Final
 from kintsugi.api.healing import FragmentationTrigger
 from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.dead import PodState, see_pod
+from kintsugi.core.detect.erroring import hear as hear_errors
+from kintsugi.core.detect.erroring import see_errors
 from kintsugi.core.detect.load import see_load
 from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, limits, see_failure, see_sample
 from kintsugi.core.evidence import Memory, ProcessEvidence, take_page
@@ -59,6 +61,7 @@ def look(
     mine = [result for result in instance.canaries if result.canary.process == process.key]
     read_at = process.sample.mono if process.sample is not None else None
     hear_canaries(process.stall, mine, read_at, times)
+    hear_errors(process.errors, mine)
     new_page = False
     if isinstance(instance.scrape, Failed):
         see_failure(process.stall, instance.scrape, times)
@@ -86,6 +89,7 @@ def _take_sample(
     see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
     process.answered = answered
     process.slow.window.add(sample, answered, times)
+    see_errors(process.errors, sample, answered, times)
 
 
 def _see_fragmentation(

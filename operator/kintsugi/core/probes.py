@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from kintsugi.core.detect.erroring import canaries_due
 from kintsugi.core.detect.stalled import due, sent
 from kintsugi.core.look import Look
 from kintsugi.core.page import DEFAULT_RANK
@@ -37,6 +38,24 @@ def canaries(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, 
             idle += why == "idle"
             id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}"
             sent(clock, id_, mono, why, times)
+            found.append(Canary(id_, process.key, rank, mono))
+    return tuple(found)
+
+
+def witnesses(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, ...]:
+    """The canaries of rounds that decide between a failing engine and failing requests, noted as sent."""
+    found: list[Canary] = []
+    for look in looks:
+        process = look.process
+        if process is None or process.errors.round is None or not _may_be_asked(look, mono, times):
+            continue
+        ranks = [rank for rank in sorted(process.ranks) if _RANK.fullmatch(rank)] or [DEFAULT_RANK]
+        outcomes = process.errors.round.outcomes
+        for _ in range(canaries_due(process.errors, mono, times)):
+            number = len(outcomes)
+            rank = ranks[number % len(ranks)]
+            id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}-w{number}"
+            outcomes[id_] = None
             found.append(Canary(id_, process.key, rank, mono))
     return tuple(found)
 

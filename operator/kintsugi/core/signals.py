@@ -42,6 +42,8 @@ def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[s
         values["preemptions_per_second"] = _preemptions(process, times)
     lost = process.slow.lost()
     values["lost_percent"] = None if lost is None else 100.0 * (1.0 - math.exp(-max(0.0, lost)))
+    counts = process.errors.counts
+    values["error_percent"] = 100.0 * counts.errors / counts.requests if counts.requests >= 1 else None
     flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)
     values["flat_seconds"] = flat
     return {name: value for name, value in values.items() if value is not None}

@@ -9,7 +9,9 @@ from kintsugi.core.finding import Detector, Finding, Severity, Verdict
 from kintsugi.core.look import Look
 from kintsugi.core.times import Times
 
-UNKNOWN_REASONS = frozenset({"StallUnknown", "FragmentationUnknown", "SlowUnknown", "StaleGauges"})
+UNKNOWN_REASONS = frozenset(
+    {"StallUnknown", "FragmentationUnknown", "SlowUnknown", "ErroringUnknown", "StaleGauges"}
+)
 """Findings that say that something was seen and can't be seen now: neither sick nor recovered."""
 
 

@@ -24,10 +24,15 @@ class Counters:
     itl_sum: float = 0.0
     itl_count: float = 0.0
     http_good: float = 0.0
+    failed: float = 0.0
+    http_failed: float = 0.0
     process_cpu: float = 10.0
 
-    def run(self, steps: float, running: float, seconds: float, admits: bool) -> None:
-        """`steps` engine steps of a batch of `running` within `seconds`; requests end and, if it admits, begin."""
+    def run(self, steps: float, running: float, seconds: float, admits: bool, errors: float = 0.0) -> None:
+        """`steps` engine steps of a batch of `running` within `seconds`; requests end and, if it admits, begin.
+
+        A share `errors` (0 to 1) of those that end, ends in an error.
+        """
         tokens = steps * running
         ended = tokens / TOKENS_PER_ANSWER
         self.steps += steps
@@ -35,8 +40,10 @@ class Counters:
         self.itl_count += tokens
         self.itl_sum += running * seconds
         if admits:
-            self.finished += ended
-            self.http_good += ended
+            self.finished += ended * (1.0 - errors)
+            self.http_good += ended * (1.0 - errors)
+            self.failed += ended * errors
+            self.http_failed += ended * errors
             self.first_tokens += ended
             self.prompt_tokens += ended * TOKENS_PER_PROMPT
 
@@ -77,7 +84,7 @@ def page(
         f"vllm:prompt_tokens_total{{{_LABELS}}} {int(c.prompt_tokens)}",
         f"vllm:generation_tokens_total{{{_LABELS}}} {int(c.generation_tokens)}",
         f'vllm:request_success_total{{{_LABELS},finished_reason="length"}} {int(c.finished)}',
-        f'vllm:request_success_total{{{_LABELS},finished_reason="error"}} 0.0',
+        f'vllm:request_success_total{{{_LABELS},finished_reason="error"}} {int(c.failed)}',
         f"vllm:iteration_tokens_total_count{{{_LABELS}}} {int(c.steps)}",
         f"vllm:time_to_first_token_seconds_count{{{_LABELS}}} {int(c.first_tokens)}",
         f"vllm:inter_token_latency_seconds_count{{{_LABELS}}} {int(c.itl_count)}",
@@ -88,6 +95,7 @@ def page(
         ),
         CONFIG,
         f'http_requests_total{{handler="/v1/completions",method="POST",status="2xx"}} {int(c.http_good)}',
+        f'http_requests_total{{handler="/v1/completions",method="POST",status="5xx"}} {int(c.http_failed)}',
     ]
     if fragmentation is not None:
         lines.append(f'{contract.GPU_FRAGMENTATION}{{rank="0"}} {fragmentation}')

@@ -51,6 +51,10 @@ class Behaviour:
     """The page holds none of the known series."""
     admits: bool = True
     """False: steps go on, and no new request gets a first token."""
+    errors: float = 0.0
+    """Share of requests that end in an error."""
+    canary_errors: float = 0.0
+    """Share of canaries that are answered with status 500, spread evenly."""
     canary_status: int = 200
     answer_seconds: float = CANARY_SECONDS
     """A canary waits so long for its answer."""
@@ -74,6 +78,8 @@ class _Engine:
     at: float
     counters: Counters
     out_since: float | None = None
+    canary_debt: float = 0.0
+    """Share of a canary that is owed an error."""
 
     def running(self, now: float) -> float:
         """Requests in the batch: none is left once the drain is over, all of them while nothing steps."""
@@ -89,7 +95,7 @@ class _Engine:
         if b.hung or b.silent or running <= 0:
             return
         steps = seconds * b.steps_per_second / b.slow
-        self.counters.run(steps, running, seconds, b.admits)
+        self.counters.run(steps, running, seconds, b.admits, b.errors)
 
 
 @dataclass(slots=True)
@@ -239,14 +245,25 @@ class FakeEngines:
                 not b.hung and not b.silent and b.admits and now - each.canary.sent > b.answer_seconds - 1e-6
             ):
                 engine.advance(now)
-                engine.counters.canary(CANARY_PROMPT_TOKENS)
-                self._end(each.canary, CanaryOutcome.ANSWERED, 200)
+                self._answer(engine, each.canary)
             elif now >= each.abandon_at:
                 engine.counters.http_good += 1
                 self._end(each.canary, CanaryOutcome.ABANDONED)
             else:
                 still.append(each)
         self._open = still
+
+    def _answer(self, engine: _Engine, canary: Canary) -> None:
+        """With a token, or, for the share of canaries that fail, with an error."""
+        engine.canary_debt += engine.behaviour.canary_errors
+        if engine.canary_debt < 1.0:
+            engine.counters.canary(CANARY_PROMPT_TOKENS)
+            self._end(canary, CanaryOutcome.ANSWERED, 200)
+            return
+        engine.canary_debt -= 1.0
+        engine.counters.http_failed += 1
+        engine.counters.failed += 1
+        self._end(canary, CanaryOutcome.SERVER_ERROR, 500)
 
     def _end(self, canary: Canary, outcome: CanaryOutcome, status: int = 0) -> None:
         self._results.append(CanaryResult(canary, outcome, self._cluster.clock.mono(), status))
