@@ -11,6 +11,7 @@ from kintsugi.core.catalog.load import builtin
 from kintsugi.core.catalog.types import Gpu, Model, Recipe
 from kintsugi.core.catalog.version import EngineVersion, version_of
 from kintsugi.core.command.argument import Argument
+from kintsugi.core.command.flags import root_of
 from kintsugi.core.command.number import whole
 from kintsugi.core.command.origin import Origins
 from kintsugi.core.command.read import read_words
@@ -58,12 +59,17 @@ class Choice:
     """`extraArgs`, read."""
 
     def understood(self, flag: str) -> bool:
-        """Whether the engine knows a flag. An unknown version counts as every version that can run the model."""
-        root = flag.partition(".")[0]
-        if self.version and (known := self.catalog.known_flags(self.version)) is not None:
-            return root in known
+        """Whether the engine knows a flag, or a key inside one (`--attention-config.indexer_kv_dtype`).
+
+        An unknown version counts as every version that can run the model.
+        """
+        root = root_of(flag)
+        listed = self.catalog.known_flags(self.version) if self.version else None
+        if listed is not None and root not in listed:
+            return False
         oldest = self.version or (self.model.min_engine if self.model else None)
-        for change in self.catalog.flag_changes(root):
+        changes = self.catalog.flag_changes(flag) if flag != root else ()
+        for change in (*changes, *(self.catalog.flag_changes(root) if listed is None else ())):
             if change.added and (oldest is None or oldest < change.added):
                 return False
             if change.removed and (self.version is None or self.version >= change.removed):

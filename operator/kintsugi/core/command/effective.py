@@ -188,9 +188,8 @@ def _offload(reader: _Reader) -> int:
     for connector in _connectors(object_of(seen, TRANSFER)):
         extra = connector.get("kv_connector_extra_config")
         given = extra.get("cpu_bytes_to_use") if isinstance(extra, dict) else None
-        total += (
-            int(given) if isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else 0
-        )
+        if isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < float("inf"):
+            total += int(given)
     if total:
         reader.nested("offload_bytes", TRANSFER, "kv_connector_extra_config")
     return total

@@ -34,6 +34,14 @@ ALIASES: Final = {
 }
 """Every short form."""
 
+RENAMED: Final = {"--device-memory-utilization": "--gpu-memory-utilization"}
+"""Newer names (from 0.31) of flags whose old name is still taken."""
+
+SHORTHANDS: Final = {
+    "--speculative-config": frozenset({"--spec-method", "--spec-model", "--spec-tokens"}),
+}
+"""Flags that set part of a JSON flag, beside the dotted form."""
+
 LISTS: Final = frozenset(
     {
         "--allowed-media-domains",
@@ -116,7 +124,7 @@ def canonical(flag: str, known: Collection[str] = ()) -> str:
         root = ALIASES[root]
     elif root[:2] in ALIASES and not dot and not root[2:].isalpha():
         root = ALIASES[root[:2]]  # -n2, -O3
-    return root + dot + rest.removesuffix("+")
+    return RENAMED.get(root, root) + dot + rest.removesuffix("+")
 
 
 def root_of(flag: str) -> str:

@@ -1,7 +1,7 @@
 """KV blocks kept in host memory: `kvOffload` and profile LongContext, in the words of the engine's version."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kintsugi.api.effective import Pool
@@ -17,8 +17,8 @@ SIZE: Final = "--kv-offloading-size"
 """GiB of one engine, all its tensor and pipeline ranks together; each data parallel rank is an engine of its own
 (`vllm/config/cache.py`)."""
 TRANSFER: Final = "--kv-transfer-config"
-HYBRID: Final = "--disable-hybrid-kv-cache-manager"
-"""vLLM's recipes ask for `--no-disable-hybrid-kv-cache-manager` beside every connector."""
+HYBRID: Final = "--no-disable-hybrid-kv-cache-manager"
+"""vLLM's recipes ask for it beside every connector: V4 has several groups of KV blocks."""
 CONNECTOR: Final = "OffloadingConnector"
 
 
@@ -39,13 +39,13 @@ def rival(extra: Iterable[Argument]) -> Argument | None:
     return None if connector == CONNECTOR else given[-1]
 
 
-def offload_words(size: int, sized: bool) -> Mapping[str, str]:
-    """Flags and values for `size` bytes; `sized`: the engine knows `--kv-offloading-size`."""
+def offload_argument(size: int, sized: bool) -> tuple[str, str]:
+    """Flag and value for `size` bytes; `sized`: the engine knows `--kv-offloading-size`."""
     if sized:
-        return {SIZE: f"{size / GIB:.6f}".rstrip("0").rstrip("."), HYBRID: "false"}
+        return SIZE, f"{size / GIB:.6f}".rstrip("0").rstrip(".")
     config: dict[str, Any] = {
         "kv_connector": CONNECTOR,
         "kv_role": "kv_both",
         "kv_connector_extra_config": {"cpu_bytes_to_use": size},
     }
-    return {TRANSFER: json.dumps(config, separators=(",", ":")), HYBRID: "false"}
+    return TRANSFER, json.dumps(config, separators=(",", ":"))

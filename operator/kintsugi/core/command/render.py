@@ -189,9 +189,12 @@ def _typed(sheet: Sheet, pool: Pool, args: EngineArgs, origins: Origins, names: 
 
 
 def _parsers(sheet: Sheet) -> None:
-    """A tool parser is only used where the model may choose tools by itself."""
-    if parser := sheet.get("--tool-call-parser"):
-        sheet.say("--enable-auto-tool-choice", None, parser.origin)
+    """A tool parser is only used where the model may choose tools by itself, which in turn needs the parser."""
+    parser = sheet.get("--tool-call-parser")
+    if parser is None:
+        sheet.drop("--enable-auto-tool-choice")
+    elif sheet.get("--enable-auto-tool-choice") is None:
+        sheet.say("--enable-auto-tool-choice", None, MODEL)
 
 
 def _lora(sheet: Sheet, adapters: tuple[LoraAdapter, ...]) -> None:
@@ -221,12 +224,9 @@ def _offload(sheet: Sheet, pool: Pool, choice: Choice, origins: Origins) -> None
         return
     said = pool.engine.kv_offload is not None
     origin = origins.path("engine", "kv_offload", "host_memory_per_engine") if said else PROFILE
-    words = offload.offload_words(size, choice.understood(offload.SIZE))
-    for flag, value in words.items():
-        switch = flag == offload.HYBRID
-        sheet.say(
-            f"--no-{flag[2:]}" if switch else flag, None if switch else value, PROFILE if switch else origin
-        )
+    flag, value = offload.offload_argument(size, choice.understood(offload.SIZE))
+    sheet.say(flag, value, origin)
+    sheet.say(offload.HYBRID, None, DEFAULT)
 
 
 def _queue(sheet: Sheet, pool: Pool, choice: Choice) -> None:

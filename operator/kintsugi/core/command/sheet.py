@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from kintsugi.core.command.argument import Argument
-from kintsugi.core.command.flags import LISTS, canonical, is_switch, root_of
+from kintsugi.core.command.flags import LISTS, SHORTHANDS, canonical, is_switch, root_of
 
 
 class Sheet:
@@ -43,7 +43,8 @@ class Sheet:
         def twice(argument: Argument) -> bool:
             root = root_of(argument.flag)
             # A dotted argument replaces a JSON one of the same flag, and the other way round (vLLM's parser).
-            return argument.flag in given or (argument.flag == root and root in roots) or root in given
+            replaced = (argument.flag == root and root in roots) or root in given
+            return replaced or argument.flag in given or bool(SHORTHANDS.get(root, frozenset()) & given)
 
         return tuple(a for a in self._arguments.values() if a.origin not in origins or not twice(a))
 
