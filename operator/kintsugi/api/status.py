@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kintsugi.api.capacity import CapacityStatus
 from kintsugi.api.condition import Condition
-from kintsugi.api.model import Atomic, Clipped, Keyed, Model, Opaque, Timestamp, UniqueItems
+from kintsugi.api.model import Atomic, Clipped, Keyed, Model, Timestamp, UniqueItems
 from kintsugi.api.remediation import Message, Name, Outcome, Phase, RemediationPath, Remedy, Uid, Word
 
 VerdictName = Literal["Healthy", "Suspect", "Sick", "Saturated", "Idle", "Starting", "Unknown"]
@@ -389,5 +390,5 @@ class DeploymentStatus(Model):
     """Present while a drill speeds up the judge's clock."""
     rollouts: Annotated[tuple[RolloutStatus, ...], Keyed("pool", max_items=32)] = ()
     """The rollouts, one per pool."""
-    capacity: Opaque | None = None
+    capacity: CapacityStatus | None = None
     """The planner's figures, then the engine's own."""

@@ -19,6 +19,7 @@ from kintsugi.api.status import (
     VerdictCounts,
     WithheldAction,
 )
+from kintsugi.core.capacity import capacity_after
 from kintsugi.core.conditions import State, conditions_of, worst_message
 from kintsugi.core.finding import Finding, InstanceVerdict, Verdict
 from kintsugi.core.judged import Judged
@@ -84,7 +85,7 @@ def report(facts: Facts, before: DeploymentStatus) -> DeploymentStatus:
         remediations=_steady(facts.remediations, before.remediations),
         rehearsal=RehearsalStatus(speed_up=speed_up) if speed_up != 1 else None,
         rollouts=tuple(sorted(rollouts, key=lambda rollout: rollout.pool)),
-        capacity=before.capacity,
+        capacity=capacity_after(before.capacity, snapshot, facts.views, not facts.problems),
     )
 
 

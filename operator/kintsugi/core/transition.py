@@ -26,6 +26,7 @@ def happenings(before: DeploymentStatus, after: DeploymentStatus) -> tuple[Happe
         *_attempts(before, after),
         *_conditions(before, after),
         *_rollouts(before, after),
+        *_capacity(before, after),
     )
 
 
@@ -87,4 +88,15 @@ def _rollouts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happeni
         )
         for entry in after.rollouts
         if was.get(entry.pool) != (entry.state, entry.revision)
+    ]
+
+
+def _capacity(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:
+    was = (
+        {(pool.name, pool.revision): pool.reason for pool in before.capacity.pools} if before.capacity else {}
+    )
+    return [
+        Happening("CapacityReduced", f"pool {pool.name}: {pool.message}", True, "Report")
+        for pool in (after.capacity.pools if after.capacity else ())
+        if pool.reason == "CapacityReduced" and was.get((pool.name, pool.revision)) != pool.reason
     ]

@@ -82,7 +82,6 @@ def test_only_what_is_passed_through_keeps_unknown_fields() -> None:
         "spec.engine.envFrom[]",
         "spec.pools[].engine.env[].valueFrom",
         "spec.pools[].engine.envFrom[]",
-        "status.capacity",
     }
 
 
