@@ -8,7 +8,7 @@ from typing import Any, Final
 from kintsugi.adapters.kube import parse
 from kintsugi.api.fields import unknown_fields
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation, parse_remediation
-from kintsugi.core.arguments import served_names
+from kintsugi.core.command.render import served_names
 from kintsugi.core.names import ENGINE_PORT, GPU_RESOURCE, PAUSE_ANNOTATION_PREFIX
 from kintsugi.core.snapshot import (
     CanaryResult,
@@ -164,7 +164,8 @@ class Observer:
         bare = [parse.instance(pod, Failed(Failure.NO_ADDRESS, "no running container", now)) for pod in pods]
         sight.troubles.look(self._cluster, key.namespace, bare, self._clock.now(), now)
         asked = [i for i in bare if i.pod_ip and i.started_at is not None]
-        sight.addresses = {i.uid: Address(i.pod_ip, ENGINE_PORT, sight.api_key, model) for i in asked}
+        named = {i.uid: parse.served_model(pod) or model for pod, i in zip(pods, bare, strict=True)}
+        sight.addresses = {i.uid: Address(i.pod_ip, ENGINE_PORT, sight.api_key, named[i.uid]) for i in asked}
         scrapes = await self._scrape(sight, times)
         sight.answers = {uid: said for uid, said in sight.answers.items() if uid in sight.addresses}
         results, sight.results = sight.results, []

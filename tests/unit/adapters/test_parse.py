@@ -12,6 +12,7 @@ from kintsugi.adapters.kube.parse import (
     replica_set,
     rfc3339,
     rfc3339_micro,
+    served_model,
 )
 from kintsugi.core.snapshot import Failed, Failure, Instance, NodeRoom, Termination
 
@@ -273,6 +274,22 @@ def test_the_engines_flags_are_read_from_its_own_command(
 ) -> None:
     got = read({"phase": "Running"}, containers=[{"name": "engine", "command": ["vllm"], "args": args}])
     assert (got.chunked_prefill, got.max_num_seqs) == (chunked, seqs)
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        (["--model", "org/x", "--served-model-name", "chat", "c2"], "chat"),
+        (["--model=org/x"], "org/x"),
+        (["--served-model-name", "a", "--served_model_name=b"], "b"),
+        ([], None),
+        (["--served-model-name"], None),
+    ],
+)
+def test_an_engine_is_asked_for_the_model_that_its_own_command_names(
+    args: list[str], name: str | None
+) -> None:
+    assert served_model(pod({}, containers=[{"name": "engine", "args": args}])) == name
 
 
 def test_times_are_read_and_written_as_kubernetes_does() -> None:

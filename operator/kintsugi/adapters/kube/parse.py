@@ -4,12 +4,16 @@ Field meanings: Kubernetes API reference, `PodStatus`, `ContainerStatus`, `Repli
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from kintsugi.core import names
 from kintsugi.core.classify.facts import Told
+from kintsugi.core.command.argument import Command
+from kintsugi.core.command.number import whole
+from kintsugi.core.command.read import read_words
 from kintsugi.core.snapshot import CanaryResult, Instance, NodeRoom, ReplicaSet, Scrape, Termination
 
 DEFAULT_GRACE_SECONDS = 30.0
@@ -17,6 +21,16 @@ DEFAULT_GRACE_SECONDS = 30.0
 
 GPU_TOLERATION: Mapping[str, str] = {"key": names.GPU_RESOURCE, "operator": "Exists"}
 """What the admission plugin ExtendedResourceToleration gives to every pod that asks for GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an engine's command says; None where it leaves it to the engine."""
+
+    model: str | None
+    """The first name that it serves the model under."""
+    max_num_seqs: int | None
+    chunked_prefill: bool
 
 
 def epoch(stamp: object) -> float | None:
@@ -60,7 +74,7 @@ def instance(
     is_ready = ready.get("status") == "True"
     unscheduled = _unscheduled(status)
     waiting_reason, waiting_message = _waiting(status, state)
-    flags = _flags(spec)
+    said = _said(_words(spec))
     return Instance(
         name=str(meta.get("name", "")),
         uid=str(meta.get("uid", "")),
@@ -86,12 +100,17 @@ def instance(
         canaries=tuple(canaries),
         scheduled_at=_scheduled_at(status),
         grace_seconds=_number(spec.get("terminationGracePeriodSeconds"), DEFAULT_GRACE_SECONDS),
-        max_num_seqs=_max_num_seqs(flags),
-        chunked_prefill=_chunked_prefill(flags),
+        max_num_seqs=said.max_num_seqs,
+        chunked_prefill=said.chunked_prefill,
         told=tuple(told),
         log_tail=tuple(log_tail),
         host_ipc=spec.get("hostIPC") is True,
     )
+
+
+def served_model(pod: Mapping[str, Any]) -> str | None:
+    """The name under which the pod's engine serves its model; None where its command says none."""
+    return _said(_words(_map(pod, "spec"))).model
 
 
 def replica_set(raw: Mapping[str, Any]) -> ReplicaSet:
@@ -235,32 +254,23 @@ def _unscheduled(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return scheduled if scheduled.get("status") == "False" else {}
 
 
-def _flags(spec: Mapping[str, Any]) -> list[str]:
+def _words(spec: Mapping[str, Any]) -> tuple[str, ...]:
     container = _named(spec.get("containers"), names.ENGINE_CONTAINER)
-    return [str(word) for key in ("command", "args") for word in container.get(key) or ()]
+    return tuple(str(word) for key in ("command", "args") for word in container.get(key) or ())
 
 
-def _max_num_seqs(flags: Sequence[str]) -> int | None:
-    """The engine's `--max-num-seqs`, last one wins as in argparse; None where it is left to the engine."""
-    found: int | None = None
-    for index, flag in enumerate(flags):
-        name, _, given = flag.partition("=")
-        if name.replace("_", "-") == "--max-num-seqs":
-            value = given or (flags[index + 1] if index + 1 < len(flags) else "")
-            found = int(value) if value.isdigit() else found
-    return found
-
-
-def _chunked_prefill(flags: Sequence[str]) -> bool:
-    """False only where the command switches it off: vLLM's V1 engine chunks by default."""
-    chunked = True
-    for flag in flags:
-        name, _, given = flag.partition("=")
-        if name.replace("_", "-") == "--no-enable-chunked-prefill":
-            chunked = False
-        elif name.replace("_", "-") == "--enable-chunked-prefill":
-            chunked = given.lower() not in ("false", "0")
-    return chunked
+@lru_cache(maxsize=256)
+def _said(words: tuple[str, ...]) -> Said:
+    """The last word on a flag counts, as in the engine."""
+    command = Command(read_words(words, str))
+    served = command.get("--served-model-name") or command.get("--model")
+    limit = command.get("--max-num-seqs")
+    number = whole(limit.value) if limit else None
+    return Said(
+        model=served.values[0] if served and served.values else None,
+        max_num_seqs=number if number and number > 0 else None,
+        chunked_prefill=command.on("--enable-chunked-prefill", True),
+    )
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -40,3 +40,8 @@ class Command:
         """The one that counts."""
         found = self.all(flag)
         return found[-1] if found else None
+
+    def on(self, flag: str, default: bool) -> bool:
+        """Whether a switch is on; `default` is what the engine does where nothing is said."""
+        found = self.get(flag)
+        return default if found is None else (found.value or "true").lower() not in ("false", "0")

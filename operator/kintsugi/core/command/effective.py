@@ -135,8 +135,8 @@ class _Reader:
         return (found.value if found else None) or default
 
     def switch(self, field: str, flag: str, default: bool) -> bool:
-        found = self.last(field, flag)
-        return (found.value or "true").lower() not in ("false", "0") if found else default
+        self.last(field, flag)
+        return self.command.on(flag, default)
 
     def nested(self, field: str, flag: str, *keys: str) -> None:
         if found := source_of(self.command.arguments, flag, *keys):
