@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from kintsugi.api.effective import pools_of
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.cli.simulate_engine import simulate_engine
-from kintsugi.core.arguments import engine_arguments
+from kintsugi.core.command.render import engine_command
 from tests.unit.testing_engine.asking import PATHS, body, frames
 from tests.unit.testing_engine.pages import samples
 
@@ -232,7 +232,7 @@ def test_every_command_that_the_operator_renders_is_taken(model: str) -> None:
     }
     spec = DeploymentSpec.model_validate(document)
     (pool,) = pools_of(spec)
-    context = simulate_engine.make_context("simulate-engine", engine_arguments(spec, pool))
+    context = simulate_engine.make_context("simulate-engine", engine_command(spec, pool).words())
     taken = context.params
     assert taken["served_model_name"] == ("a", "b")
     assert (taken["tensor_parallel_size"], taken["data_parallel_size"]) == (4, 2)
