@@ -8,7 +8,6 @@ from typing import IO, Any
 
 import click
 import kubernetes.config
-import yaml
 
 from kintsugi.adapters.clock import SystemClock
 from kintsugi.adapters.kube.client import KubeClient, load_configuration
@@ -16,6 +15,7 @@ from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.podpages import PodPages
 from kintsugi.api.objects import SpecInvalid, parse_deployment
 from kintsugi.cli.advise_table import show
+from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.core.advisor.advise import advise as advice_on
 from kintsugi.core.advisor.inforce import settings_of
 from kintsugi.core.advisor.look import traffic_reader
@@ -23,6 +23,7 @@ from kintsugi.core.advisor.report import report
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_head, saved_pages
 from kintsugi.core.advisor.settings import PoolSettings, unstated
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
+from kintsugi.core.names import DEPLOYMENT_KIND
 from kintsugi.core.snapshot import Key, Page
 from kintsugi.ports.errors import Forbidden, PortError
 from kintsugi.runtime.traffic import Keep, Watched, watch_traffic
@@ -192,10 +193,10 @@ def _settings(
         pools = sorted(glances)
         return "", tuple(unstated(pool, len({g.instance for g in glances[pool]})) for pool in pools)
     try:
-        documents = list(yaml.safe_load_all(manifest.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        read = [each.raw for each in documents(manifest.read_text(encoding="utf-8-sig"))]
+    except (OSError, UnicodeDecodeError, Unreadable) as error:
         raise Unusable(f"{manifest}: {error}") from error
-    found = [d for d in documents if isinstance(d, dict) and d.get("kind") == "DeepSeekV4Deployment"]
+    found = [raw for raw in read if isinstance(raw, dict) and raw.get("kind") == DEPLOYMENT_KIND]
     if len(found) != 1:
         raise Unusable(f"{manifest}: holds {len(found)} DeepSeekV4Deployments, one is needed")
     try:

@@ -9,6 +9,7 @@ import yaml
 
 from kintsugi.api.effective import Pool, pools_of
 from kintsugi.api.objects import DeepSeekV4Deployment, Problem, SpecInvalid, parse_deployment
+from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.core.names import DEPLOYMENT_KIND
 from kintsugi.core.pod.owned import problems_in_templates
 from kintsugi.core.render import disruption_budget, leader_worker_set, replica_set, service
@@ -43,23 +44,13 @@ def render(source: TextIO, pool: str | None, output: str) -> None:
 
 def _deployments(source: TextIO) -> list[Mapping[str, Any]]:
     try:
-        documents = list(yaml.safe_load_all(source))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        listed = [each.raw for each in documents(source.read())]
+    except (Unreadable, UnicodeDecodeError) as error:
         raise _Unreadable(f"{source.name} is no YAML: {error}") from error
-    listed = [item for document in documents for item in _items(document)]
-    found = [raw for raw in listed if raw.get("kind") == DEPLOYMENT_KIND]
+    found = [raw for raw in listed if isinstance(raw, Mapping) and raw.get("kind") == DEPLOYMENT_KIND]
     if not found:
         raise _Unreadable(f"there is no {DEPLOYMENT_KIND} in {source.name}")
     return found
-
-
-def _items(document: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(document, Mapping):
-        return []
-    items = document.get("items")
-    if document.get("kind") == "List" and isinstance(items, list):
-        return [item for item in items if isinstance(item, Mapping)]
-    return [document]
 
 
 def _documents(raw: Mapping[str, Any], only: str | None) -> Iterator[Json]:
