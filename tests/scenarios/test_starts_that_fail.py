@@ -17,7 +17,7 @@ TOO_LONG = PREFIX + (
     "is larger than the available KV cache memory (24.32 GiB). Based on the available memory, the estimated maximum model "
     "length is 202496. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`."
 )
-UNKNOWN_FLAG = "usage: vllm serve [model_tag] [options]\nvllm serve: error: unrecognized arguments: --disable-log-requests"
+UNKNOWN_FLAG = "usage: vllm serve [model_tag] [options]\nvllm serve: error: unrecognized arguments: --log-every-dream"
 THROTTLED = (
     PREFIX
     + "huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://hub/LICENSE"
@@ -82,13 +82,13 @@ async def test_a_flag_that_the_new_engine_does_not_know_stops_at_one_pod_and_the
     scene = await warm({"short": 3}, seconds=300)
     old = scene.uids()
     scene.cluster.on_start(only_new(dies(UNKNOWN_FLAG, 2)))
-    scene.edit(engine={"image": NEW_IMAGE, "extraArgs": ["--disable-log-requests"]})
+    scene.edit(engine={"image": NEW_IMAGE, "extraArgs": ["--log-every-dream"]})
     await scene.run(3600)
     assert len(scene.uids() - old) == 1
     assert scene.serving() >= 2
     assert scene.condition("SpecAccepted") == ("False", "ConfigInvalid")
     assert scene.condition("Progressing") == ("False", "RolloutStalled")
-    assert "--disable-log-requests" in scene.status.why
+    assert "--log-every-dream" in scene.status.why
     assert "spec.engine.extraArgs" in scene.status.why
     assert scene.removals() == []
 
@@ -187,13 +187,10 @@ async def test_an_engine_that_served_and_can_not_start_again_for_a_known_cause_i
     scene = await warm({"short": 3})
     victim, others = scene.names_of("short")[0], scene.names_of("short")[1:]
     before = scene.uids()
-    last = Start(
-        boot_seconds=NEVER,
-        exit_code=code,
-        last_words=words,
-        **({"dies_after": 40.0} if not more.get("probe_seconds") else {}),
-        **more,
-    )
+    dying: dict[str, Any] = {"dies_after": 40.0, **more}
+    if "probe_seconds" in more:
+        dying.pop("dies_after")
+    last = Start(boot_seconds=NEVER, exit_code=code, last_words=words, **dying)
     scene.cluster.on_start(lambda pod: last if pod["metadata"]["name"] == victim else Start())
     scene.cluster.exit_container("llm", victim, code)
     await scene.run(9000)
@@ -202,6 +199,55 @@ async def test_an_engine_that_served_and_can_not_start_again_for_a_known_cause_i
     assert scene.withheld().get(victim) == kind
     assert scene.condition("Degraded") == ("True", kind)
     assert all(scene.serving_pod(name) for name in others)
+
+
+LORA = {"id": "deepseek-ai/DeepSeek-V4-Flash", "loraAdapters": [{"name": "tax", "path": "/models/tax"}]}
+
+
+async def test_adapters_are_there_again_after_a_replacement_and_one_that_is_not_listed_is_named() -> None:
+    """S53."""
+    scene = await warm({"short": 3}, model=LORA)
+    victim = scene.names_of("short")[0]
+    assert set(scene.engines.listed) == set(scene.names_of("short"))
+    assert scene.condition("Degraded") == ("False", "Well")
+    scene.engines.change(victim, hung=True)
+    await scene.until_done()
+    await scene.run(60)
+    new = set(scene.names_of("short")) - {victim}
+    assert new <= set(scene.engines.listed), "the replacement was asked for its list"
+    assert scene.condition("Degraded") == ("False", "Well")
+
+    one = scene.names_of("short")[0]
+    scene.engines.change(one, forgotten=frozenset({"tax"}))
+    await scene.run(600)
+    assert scene.condition("Degraded") == ("True", "AdapterFailed")
+    assert "tax" in scene.status.why
+    assert one in scene.status.why
+    assert scene.serving() == 3, "the base model is served on"
+    asked = scene.engines.listed.count(one)
+    await scene.run(3600)
+    assert scene.engines.listed.count(one) - asked <= 25, "the questions are bounded"
+    assert len(scene.removals()) == 1
+    assert scene.condition("Available")[0] == "True"
+
+
+async def test_an_adapter_whose_path_is_wrong_stops_at_one_pod_and_the_base_model_serves_on() -> None:
+    """S53: the wrong path comes with an edit."""
+    scene = await warm({"short": 3}, seconds=300, model=LORA)
+    old = scene.uids()
+    words = f"{PREFIX}ValueError: Loading lora tax failed: No adapter found for /models/typo"
+    scene.cluster.on_start(lambda pod: dies(words) if "/models/typo" in str(pod["spec"]) else Start())
+    scene.edit(model={"loraAdapters": [{"name": "tax", "path": "/models/typo"}]})
+    await scene.run(1800)
+    assert len(scene.uids() - old) == 1
+    assert scene.serving() >= 2
+    assert scene.condition("Degraded") == ("True", "AdapterFailed")
+    assert "/models/typo" in scene.status.why
+
+
+async def test_nothing_is_listed_where_there_are_no_adapters() -> None:
+    scene = await warm({"short": 2}, seconds=300)
+    assert scene.engines.listed == []
 
 
 async def test_what_a_crash_left_in_shared_memory_is_cured_by_one_fresh_pod() -> None:

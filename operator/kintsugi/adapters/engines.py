@@ -82,6 +82,21 @@ class HttpEngines:
             return False
         return status == 200 and _is_completion(body)
 
+    async def models(self, address: Address, timeout: float) -> frozenset[str] | None:
+        """Names in `/v1/models`, asked with the engine's key; None where no list came back."""
+        try:
+            headers = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
+            async with self._http().get(
+                f"{_root(address)}/v1/models",
+                timeout=_timeouts(timeout),
+                headers=headers,
+                allow_redirects=False,
+            ) as answer:
+                body = await _read(answer, ANSWER_BYTES) if answer.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return None
+        return None if body is None else _model_names(body)
+
     async def _page(self, address: Address, timeout: float) -> Scrape:
         if not address.ip:
             return Failed(Failure.NO_ADDRESS, "the pod has no address yet", self._mono())
@@ -228,3 +243,14 @@ def _is_completion(body: bytes) -> bool:
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     return isinstance(first, dict) and bool(first.get("finish_reason"))
+
+
+def _model_names(body: bytes) -> frozenset[str] | None:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return None
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
+        return None
+    return frozenset(str(each["id"]) for each in listed if isinstance(each, dict) and "id" in each)

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import click
 
+from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.version import parse_version
 from kintsugi.core.command.argument import Argument
 from kintsugi.core.command.read import read_words
+from kintsugi.testing.engine.adapters import Adapter, AdapterError, load, read_adapters
 from kintsugi.testing.engine.faults import Fault, FaultError, parse_fault_argument
 from kintsugi.testing.engine.process import ProcessSettings, run_engine
+from kintsugi.testing.engine.server import VERSION
 from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.shape import EngineShape, StepCost
 
@@ -93,6 +97,15 @@ def _plain(argument: Argument) -> list[str]:
 @click.option("--enable-chunked-prefill/--no-enable-chunked-prefill", default=True)
 @click.option("--disable-log-stats", is_flag=True, help="A page without any vllm: family.")
 @click.option("--kv-cache-metrics", is_flag=True)
+@click.option(
+    "--lora-modules", multiple=True, help="NAME=PATH: served beside the model, if an adapter lies there."
+)
+@click.option(
+    "--only-known-flags",
+    is_flag=True,
+    envvar="KINTSUGI_SIMULATOR_ONLY_KNOWN_FLAGS",
+    help=f"End as vLLM {VERSION} does on flags that it does not know.",
+)
 @click.option("--shutdown-timeout", type=click.FloatRange(0), default=0.0, show_default=True, help="Seconds.")
 @click.option("--admin-host", default="0.0.0.0", show_default=True)
 @click.option(
@@ -152,6 +165,8 @@ def simulate_engine(
     enable_chunked_prefill: bool,
     disable_log_stats: bool,
     kv_cache_metrics: bool,
+    lora_modules: tuple[str, ...],
+    only_known_flags: bool,
     shutdown_timeout: float,
     admin_host: str,
     admin_port: int,
@@ -171,6 +186,9 @@ def simulate_engine(
     accepted and named in the log. Faults are switched at run time on the admin port:
     POST /simulator/faults {"fault": "hang"}, DELETE /simulator/faults/hang, GET /simulator/state.
     """
+    if only_known_flags:
+        _refuse_unknown(ctx.args)
+    adapters = _loaded(lora_modules)
     try:
         shape = EngineShape(
             max_num_seqs=max_num_seqs,
@@ -194,6 +212,7 @@ def simulate_engine(
             admin_port=admin_port,
             api_key=api_key,
             served_names=served_model_name or (model,),
+            adapters=tuple(adapter.name for adapter in adapters),
             max_model_len=max_model_len,
             bytes_per_token=bytes_per_token,
             natural_tokens=natural_tokens,
@@ -214,6 +233,29 @@ def simulate_engine(
         ignored=ctx.args,
     )
     sys.exit(asyncio.run(run_engine(settings)))
+
+
+def _refuse_unknown(words: list[str]) -> None:
+    """End as argparse does where one of the flags is none of the simulated engine's version."""
+    version = parse_version(VERSION)
+    known = builtin().known_flags(version) if version else None
+    flags = [argument.flag for argument in read_words(words, str)]
+    unknown = [flag for flag in flags if known is not None and flag.startswith("-") and flag not in known]
+    if unknown:
+        print("usage: vllm serve [model_tag] [options]", file=sys.stderr)
+        print(f"vllm serve: error: unrecognized arguments: {' '.join(unknown)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _loaded(modules: tuple[str, ...]) -> tuple[Adapter, ...]:
+    """The adapters, or the end of the start that vLLM makes of one that is not there."""
+    try:
+        adapters = read_adapters(modules)
+        load(adapters)
+    except AdapterError as error:
+        print(f"ValueError: {error}", file=sys.stderr)
+        sys.exit(1)
+    return adapters
 
 
 def _answers(path: Path | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from kintsugi.api.condition import Condition
 from kintsugi.api.status import InstanceStatus, RemediationsStatus
+from kintsugi.core.accept import warnings
 from kintsugi.core.classify import Retry
 from kintsugi.core.classify.kinds import KIND_NAMES
 from kintsugi.core.failing import Failing, failing_starts
@@ -89,7 +90,7 @@ Said = tuple[str, str, str]
 def _spec_accepted(state: State) -> Said:
     unknown = state.snapshot.unknown_fields
     if state.problems:
-        return "False", "Refused", "; ".join(state.problems)
+        return "False", "ConfigInvalid", "; ".join(state.problems)
     blamed = [each for each in state.failing if each.wanted and each.failure.blames_spec]
     if blamed:
         said = "; ".join(f"{each.failure.field}: {each.failure.message}" for each in blamed)
@@ -100,6 +101,8 @@ def _spec_accepted(state: State) -> Said:
             "UnknownFields",
             f"accepted; these fields are not known and do nothing: {', '.join(unknown)}",
         )
+    if warned := warnings(state.snapshot.deployment):
+        return "True", "Accepted", f"accepted, with warnings: {'; '.join(warned)}"
     return "True", "Accepted", ""
 
 
@@ -119,7 +122,7 @@ def _progressing(state: State) -> Said:
     stalled = [c.rollout for c in state.courses.values() if c.rollout and c.rollout.state == "Stalled"]
     if stalled:
         return "False", "RolloutStalled", "; ".join(f"pool {r.pool}: {r.message}" for r in stalled)
-    failing = [each for each in state.failing if each.wanted]
+    failing = [each for each in state.failing if each.wanted and not each.serves]
     if failing:
         hopeless = any(each.failure.retry is Retry.NEVER for each in failing)
         said = "; ".join(each.message for each in failing)

@@ -6,7 +6,7 @@ from typing import Final
 
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.classify import StartFailure, kinds
-from kintsugi.core.classify.of_instance import start_failure
+from kintsugi.core.classify.of_instance import adapter_failure, start_failure
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance
 
@@ -28,28 +28,39 @@ class Failing:
     """They are of the revision that the spec asks for now."""
     pods: tuple[str, ...]
     failure: StartFailure
+    serves: bool = False
+    """They serve all the same: an adapter is missing, not the engine."""
 
     @property
     def message(self) -> str:
         """For conditions."""
         more = len(self.pods) - MOST_NAMED
         named = ", ".join(self.pods[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        verb = "does" if len(self.pods) == 1 else "do"
-        return f"pool {self.pool}: {named} {verb} not start ({self.failure.kind}): {self.failure.message}"
+        one = len(self.pods) == 1
+        what = (
+            ("serves" if one else "serve") if self.serves else ("does not start" if one else "do not start")
+        )
+        return f"pool {self.pool}: {named} {what} ({self.failure.kind}): {self.failure.message}"
 
 
 def failing_starts(views: Iterable[PoolView], spec: DeploymentSpec, now: float) -> tuple[Failing, ...]:
     """Every cause for which pods do not start now, those of the wanted revision first. `now` in epoch seconds."""
-    found: dict[tuple[bool, str, StartFailure], list[str]] = {}
+    found: dict[tuple[bool, str, bool, StartFailure], list[str]] = {}
     for view in views:
         for instance in sorted(view.members, key=lambda i: (i.created_at, i.name)):
             failure = start_failure(instance, spec)
-            if failure is not None and _counts(instance, view, failure, now):
-                found.setdefault((instance.revision != view.revision, view.name, failure), []).append(
-                    instance.name
-                )
-    ordered = sorted(found.items(), key=lambda entry: entry[0][:2])
-    return tuple(Failing(pool, not old, tuple(pods), failure) for (old, pool, failure), pods in ordered)
+            failure = (
+                failure
+                if failure and _counts(instance, view, failure, now)
+                else adapter_failure(instance, spec)
+            )
+            if failure is not None:
+                cause = (instance.revision != view.revision, view.name, instance.ready, failure)
+                found.setdefault(cause, []).append(instance.name)
+    ordered = sorted(found.items(), key=lambda entry: entry[0][:3])
+    return tuple(
+        Failing(pool, not old, tuple(pods), failure, serves) for (old, pool, serves, failure), pods in ordered
+    )
 
 
 def _counts(instance: Instance, view: PoolView, failure: StartFailure, now: float) -> bool:

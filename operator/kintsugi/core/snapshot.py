@@ -152,6 +152,8 @@ class Instance:
     """Events about a pod that does not start; () where nobody asked."""
     log_tail: tuple[str, ...] = ()
     """The last lines of the run that ended, of a pod that does not start; () where nobody asked."""
+    listed: frozenset[str] | None = None
+    """Models and adapters that the engine lists; None where it was not asked, or gave no list."""
     host_ipc: bool = False
     """The pod shares the node's /dev/shm."""
 

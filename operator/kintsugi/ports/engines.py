@@ -36,3 +36,7 @@ class EnginePort(Protocol):
     async def ask(self, address: Address, timeout: float) -> bool:
         """One real one-token request: True where it was answered whole."""
         ...
+
+    async def models(self, address: Address, timeout: float) -> frozenset[str] | None:
+        """Names of the models and adapters that the engine lists; None where it does not say."""
+        ...

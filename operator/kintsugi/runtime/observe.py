@@ -26,6 +26,7 @@ from kintsugi.ports.clock import Clock
 from kintsugi.ports.cluster import ClusterPort, Json
 from kintsugi.ports.engines import Address, EnginePort
 from kintsugi.ports.errors import Forbidden
+from kintsugi.runtime.listing import Listings
 from kintsugi.runtime.trouble import Troubles
 
 CHILDREN_SECONDS: Final = 60.0
@@ -56,6 +57,8 @@ class Sight:
     """Fields of the object that nobody knows, with the resourceVersion at which they were looked for."""
     troubles: Troubles = field(default_factory=Troubles)
     """What is known of pods that do not start."""
+    listings: Listings = field(default_factory=Listings)
+    """Which adapters the engines list."""
     api_key: str | None = None
     api_key_read: float = float("-inf")
 
@@ -166,6 +169,9 @@ class Observer:
         asked = [i for i in bare if i.pod_ip and i.started_at is not None]
         named = {i.uid: parse.served_model(pod) or model for pod, i in zip(pods, bare, strict=True)}
         sight.addresses = {i.uid: Address(i.pod_ip, ENGINE_PORT, sight.api_key, named[i.uid]) for i in asked}
+        adapters = [adapter.name for adapter in deployment.spec.model.lora_adapters]
+        ready = {(i.uid, i.started_at): sight.addresses[i.uid] for i in asked if i.ready}
+        sight.listings.look(self._engines, ready, adapters, now)
         scrapes = await self._scrape(sight, times)
         sight.answers = {uid: said for uid, said in sight.answers.items() if uid in sight.addresses}
         results, sight.results = sight.results, []
@@ -176,6 +182,7 @@ class Observer:
                 [r for r in results if r.canary.process.uid == i.uid],
                 sight.troubles.of(i.uid).told,
                 sight.troubles.of(i.uid).log_tail,
+                sight.listings.of(i.uid, i.started_at),
             )
             for pod, i in zip(pods, bare, strict=True)
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 from kintsugi.adapters.kube.parse import epoch
 from kintsugi.core import names
+from kintsugi.core.command.read import read_words
 from kintsugi.core.snapshot import (
     Canary,
     CanaryOutcome,
@@ -61,6 +62,8 @@ class Behaviour:
     fragmentation: float | None = 0.05
     """None: the telemetry plugin is missing."""
     orphaned: float | None = 0.0
+    forgotten: frozenset[str] = frozenset()
+    """Adapters that it no longer lists."""
     drain_seconds: float = 20.0
     """Running requests end within this long after the pod has left rotation."""
 
@@ -122,6 +125,8 @@ class FakeEngines:
         self.scrapes = 0
         self.canaries: list[Canary] = []
         """Every canary sent so far."""
+        self.listed: list[str] = []
+        """Names of the pods whose list of models was asked for, in order."""
         self.asked: list[str] = []
         """Names of the pods that got a real request, in order."""
 
@@ -182,6 +187,18 @@ class FakeEngines:
         self.asked.append(pod["metadata"]["name"])
         b = engine.behaviour
         return not b.hung and not b.silent and b.admits and b.canary_status == 200
+
+    async def models(self, address: Address, timeout: float) -> frozenset[str] | None:
+        """What the engine lists: its model, and its adapters but for those that it has forgotten."""
+        pod = self._by_ip().get(address.ip)
+        engine = self._engine(pod) if pod is not None else None
+        if pod is None or engine is None or not self._cluster.reachable(pod):
+            return None
+        self.listed.append(pod["metadata"]["name"])
+        words = next(c for c in pod["spec"]["containers"] if c["name"] == names.ENGINE_CONTAINER)["args"]
+        given = [argument.values for argument in read_words(words, str) if argument.flag == "--lora-modules"]
+        adapters = {value.partition("=")[0] for values in given for value in values}
+        return frozenset({address.model, *(adapters - engine.behaviour.forgotten)})
 
     def _scrape(self, pod: Json | None) -> Scrape:
         now = self._cluster.clock.mono()

@@ -60,6 +60,7 @@ def instance(
     canaries: Sequence[CanaryResult] = (),
     told: Sequence[Told] = (),
     log_tail: Sequence[str] = (),
+    listed: frozenset[str] | None = None,
 ) -> Instance:
     """One pod of ours as an `Instance`.
 
@@ -104,6 +105,7 @@ def instance(
         chunked_prefill=said.chunked_prefill,
         told=tuple(told),
         log_tail=tuple(log_tail),
+        listed=listed,
         host_ipc=spec.get("hostIPC") is True,
     )
 

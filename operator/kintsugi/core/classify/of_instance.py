@@ -5,9 +5,11 @@ from typing import Any
 
 from kintsugi.api.model import Model
 from kintsugi.api.spec import DeploymentSpec
+from kintsugi.core.classify import kinds
 from kintsugi.core.classify.classify import classify
 from kintsugi.core.classify.facts import StartFacts
-from kintsugi.core.classify.failure import StartFailure
+from kintsugi.core.classify.failure import StartFailure, made
+from kintsugi.core.classify.lines import one_line
 from kintsugi.core.snapshot import Instance
 
 
@@ -16,6 +18,17 @@ def start_failure(instance: Instance, spec: DeploymentSpec) -> StartFailure | No
     if instance.ready or instance.deleting:
         return None
     return classify(start_facts(instance, spec))
+
+
+def adapter_failure(instance: Instance, spec: DeploymentSpec) -> StartFailure | None:
+    """Which adapters a Ready engine does not list, so that requests for them fail (S53); None while all are there."""
+    if not instance.ready or instance.deleting or instance.listed is None:
+        return None
+    missing = [a.name for a in spec.model.lora_adapters if a.name not in instance.listed]
+    if not missing:
+        return None
+    text = f"the engine does not list the adapter{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+    return made(kinds.ADAPTER_FAILED, one_line(text), "spec.model.loraAdapters")
 
 
 def start_facts(instance: Instance, spec: DeploymentSpec) -> StartFacts:

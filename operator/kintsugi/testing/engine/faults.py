@@ -92,6 +92,13 @@ class CacheMiss(Fault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForgottenAdapters(Fault):
+    """LoRA adapters are no longer listed by `/v1/models`, as those loaded at run time after a restart."""
+
+    name: ClassVar[str] = "forgottenAdapters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StaleGauges(Fault):
     """running, waiting and KV usage stay at busy values although the engine is idle and answers.
 
@@ -255,6 +262,7 @@ FAULTS: dict[str, type[Fault]] = {
     kind.name: kind
     for kind in (
         *(Fragmentation, OrphanedBlocks, ThroughputDrop, Hang, StarvedAdmission, KvPressure, CacheMiss),
+        ForgottenAdapters,
         *(StaleGauges, MemoryGrowth, HttpErrors, ErrorFrames, CorruptedOutput, NanMetrics, VanishedSeries),
         *(OldNames, ForeignPrefix, MetricsError, MetricsTimeout, CounterReset, SlowStart, Crash),
         *(SilentServer, EngineDead, HangOnSigterm),

@@ -54,7 +54,7 @@ class Generation:
         except ValueError as error:
             raise bad_request(f"the body is not JSON: {error}") from error
         asked = read_request(request.path, document, self.settings.bytes_per_token)
-        if asked.model and asked.model not in self.settings.served_names:
+        if asked.model and asked.model not in (*self.settings.served_names, *self.settings.adapters):
             raise ApiError(404, "NotFoundError", f"The model `{asked.model}` does not exist.", "model")
         return asked, request_id
 

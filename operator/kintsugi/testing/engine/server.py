@@ -10,6 +10,7 @@ from kintsugi.testing.engine.admin import admin_application
 from kintsugi.testing.engine.faults import (
     EngineDead,
     Fault,
+    ForgottenAdapters,
     MetricsError,
     MetricsTimeout,
     SilentServer,
@@ -208,6 +209,12 @@ class EngineServer:
             {"id": name, "object": "model", "owned_by": "vllm", "max_model_len": self.settings.max_model_len}
             for name in self.settings.served_names
         ]
+        if not self.live.holds(ForgottenAdapters):
+            parent = self.settings.served_names[0]
+            models += [
+                {"id": name, "object": "model", "owned_by": "vllm", "root": name, "parent": parent}
+                for name in self.settings.adapters
+            ]
         return web.json_response({"object": "list", "data": models})
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -14,6 +14,8 @@ class ServerSettings:
     admin_port: int | None = 0
     api_key: str | None = None
     served_names: tuple[str, ...] = ("deepseek-v4",)
+    adapters: tuple[str, ...] = ()
+    """Names of LoRA adapters, listed beside the model and served like it."""
     max_model_len: int = 131_072
     bytes_per_token: int = 4
     """A prompt of n bytes counts as n / this many tokens, rounded up."""
