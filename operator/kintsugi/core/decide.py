@@ -6,7 +6,7 @@ from typing import Final
 
 from kintsugi.api.effective import pools_of
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus, WithheldAction
-from kintsugi.core.accept import problems_of_spec
+from kintsugi.core.accept import refusals
 from kintsugi.core.attempt import World, orphaned
 from kintsugi.core.children import children
 from kintsugi.core.finding import Finding, InstanceVerdict, Severity, Verdict
@@ -34,7 +34,7 @@ REPLACING: Final = frozenset({"Draining", "Replacing"})
 def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
     """The plan of one pass. Same input, same plan."""
     spec, status = snapshot.deployment.spec, snapshot.deployment.status
-    problems = tuple(map(str, problems_of_spec(spec)))
+    problems = refusals(snapshot.deployment)
     pools = pools_of(spec)
     views = pool_views(snapshot, pools, judged.verdicts)
     storms = weigh_storms(status, views, spec.healing.storm, snapshot.fleet, times, snapshot.now)

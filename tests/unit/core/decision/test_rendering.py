@@ -238,7 +238,7 @@ def test_everything_else_in_a_pod_template_is_the_users(template: dict[str, Any]
     ],
 )
 def test_a_spec_that_this_version_cannot_run_is_refused_by_field(body: dict[str, Any], path: str) -> None:
-    assert path in [p.path for p in problems_of_spec(deployment(body).spec)]
+    assert any(path in str(problem) for problem in problems_of_spec(deployment(body).spec))
 
 
 def test_a_quiet_pass_applies_no_child_and_a_changed_one_is_brought_back() -> None:

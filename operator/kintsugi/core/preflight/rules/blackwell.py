@@ -56,8 +56,12 @@ def _blackwell_only(view: View) -> Iterator[Said]:
         for argument in pool.command.arguments:
             what = "the MegaMoE backend" if mega_moe(argument) else "the FP4 indexer cache"
             if argument.origin.startswith("spec.") and (mega_moe(argument) or fp4_indexer(argument)):
+                named = "" if pool.gpu_name else " and name it in spec.hardware.gpu"
                 yield Said(
-                    argument.origin, f"asks for {what}, which {_on(pool)}", "remove it, or use B200 or GB200"
+                    argument.origin,
+                    f"asks for {what}, which {_on(pool)}",
+                    f"remove it, or use B200 or GB200{named}",
+                    None if pool.gpu_name else "Warning",
                 )
 
 

@@ -73,7 +73,8 @@ def _alternatives(view: View, model: Model) -> str:
 
 def _too_small(view: View) -> Iterator[Said]:
     for pool in view.pools:
-        gpu, model = pool.gpu, pool.model
+        model = pool.model
+        gpu = pool.gpu if pool.gpu_name else _largest(view, model)
         if not gpu or not model or not pool.gpus or not pool.vllm:
             continue
         total = pool.gpus * gpu.memory_bytes
@@ -81,17 +82,25 @@ def _too_small(view: View) -> Iterator[Said]:
             least = -(-model.memory_floor_bytes // gpu.memory_bytes)
             yield Said(
                 count_path(pool),
-                f"gives {pool.gpus} x {gpu.name} = {total / _GB:.0f} GB of GPU memory, and {model.id} needs at least "
-                f"{model.memory_floor_bytes / _GB:.0f} GB",
+                f"gives {pool.gpus} x {gpu.name} = {total / _GB:.0f} GB of GPU memory"
+                + ("" if pool.gpu_name else " at most")
+                + f", and {model.id} needs at least {model.memory_floor_bytes / _GB:.0f} GB",
                 f"use at least {least} x {gpu.name}, or GPUs with more memory",
+                None if pool.gpu_name else "Warning",
             )
+
+
+def _largest(view: View, model: Model | None) -> Gpu | None:
+    """The GPU with most memory that could run the model: what may be meant where no kind is named."""
+    fits = [gpu for gpu in view.catalog.gpus if model and runs_on(model, gpu)]
+    return max(fits, key=lambda gpu: gpu.memory_bytes, default=None)
 
 
 def _share_too_small(view: View) -> Iterator[Said]:
     for pool in view.pools:
         part = utilization(pool)
         found = pool.written("--gpu-memory-utilization")
-        if not (pool.gpu and pool.model and pool.gpus and found and part):
+        if not (pool.gpu and pool.gpu_name and pool.model and pool.gpus and found and part):
             continue
         room = pool.gpus * pool.gpu.memory_bytes
         if room >= pool.model.memory_floor_bytes and room * part < pool.model.loaded_bytes:
@@ -197,11 +206,12 @@ RULES: Final = (
         ),
         claims=("A21",),
         check=_too_small,
-        good=(example(_PRO, hardware=hardware("H200", 8)), example(_FLASH, hardware=hardware("H100", 4))),
+        good=(example(_PRO, hardware=hardware("H200", 8)), example(hardware={"gpusPerInstance": 1})),
         bad=(
             example(_PRO, hardware=hardware("H100", 8)),
             example(_FLASH, hardware=hardware("H100", 1)),
             example(_PRO, hardware=hardware("GB200", 4)),
+            example(_PRO, hardware={"gpusPerInstance": 1}),
         ),
     ),
     Rule(
