@@ -9,7 +9,7 @@ from kintsugi.core.planner.options import Options
 from kintsugi.core.planner.result import Alternative, KvPlan, PoolPlan
 from kintsugi.core.planner.subject import Subject
 
-TIGHT_SHARE: Final = 0.15
+TIGHT_SHARE: Final = 0.2
 """KV cache below this share of the engine's memory is called tight."""
 WORTH_TELLING: Final = 1.5
 """How many times the KV cache another layout must have to be told."""
@@ -140,7 +140,7 @@ def demand_findings(plans: tuple[PoolPlan, ...], options: Options) -> dict[str, 
             message = f"{many} requests of {grouped(tokens)} tokens fit no pool: the longest takes {grouped(widest.context or 0)}"
             cure = "raise a pool's context.maxTokens, or add a pool for them"
             found.setdefault(widest.name, []).append(
-                PlanFinding("Error", "DemandFitsNoPool", "spec.pools", message, cure)
+                PlanFinding("Warning", "DemandFitsNoPool", "spec.pools", message, cure)
             )
             continue
         found.setdefault(taker.name, []).extend(_queueing(taker, tokens, many))

@@ -40,7 +40,8 @@ def divide(model: Model, gpu: Gpu, settings: Settings, utilization: float, batch
         kv = exact(float(settings.kv_cache_memory_bytes), "--kv-cache-memory-bytes")
         return GpuMemory(total, total, weights, reserve, kv)
     left = usable.minus(weights.plus(reserve, ""), "usable memory less weights and reserve")
-    return GpuMemory(total, usable, weights, reserve, replace(left, value=max(left.value, left.high / 2)))
+    middle = max(left.value, left.high / 2) if left.high > 0 else left.value
+    return GpuMemory(total, usable, weights, reserve, replace(left, value=middle))
 
 
 def engine_blocks(memory: GpuMemory, blocks: Blocks) -> Figure:

@@ -13,6 +13,7 @@ from kintsugi.core.planner.advice import (
 )
 from kintsugi.core.planner.article import both_formulas
 from kintsugi.core.planner.cost import per_million_tokens, tokens_per_second
+from kintsugi.core.planner.figure import exact
 from kintsugi.core.planner.finding import PlanFinding
 from kintsugi.core.planner.fit import hardware_findings, unplannable, weights_finding
 from kintsugi.core.planner.kv import blocks_of, concurrency, longest_request
@@ -35,7 +36,7 @@ def plan_pool(subject: Subject, catalog: Catalog, prices: Prices, options: Optio
     memory = divide(model, gpu, subject.settings, subject.utilization, subject.batched_tokens)
     context = subject.context or model.max_context
     kv = _kv(subject, subject.settings, memory, options, context)
-    findings = list(hardware_findings(subject, model, gpu))
+    findings = [*_native(subject), *hardware_findings(subject, model, gpu)]
     findings += [found for found in (weights_finding(subject, memory),) if found]
     other = _spread_by_data(subject, model, gpu, kv, options, context) if kv else None
     if kv is not None:
@@ -119,8 +120,9 @@ def _kv(
     model = subject.model
     if model is None or model.kv is None or not model.kv.block_bytes:
         return None
-    blocks = blocks_of(model.kv, settings, subject.batched_tokens, subject.version)
-    one = engine_blocks(memory, blocks)
+    blocks = blocks_of(model.kv, settings, subject.batched_tokens, subject.version, model.block_sizes)
+    told = settings.num_gpu_blocks_override
+    one = exact(told, "--num-gpu-blocks-override") if told else engine_blocks(memory, blocks)
     engines = settings.data_parallel
     lengths = sorted({n for n in (*options.lengths, *options.demand) if n <= context} | {context})
     longest = longest_request(one.value, blocks, context)
@@ -189,6 +191,21 @@ def _emptied(kv: KvPlan) -> KvPlan:
         concurrency=tuple((tokens, figure.scaled(0)) for tokens, figure in kv.concurrency),
         longest=0,
     )
+
+
+def _native(subject: Subject) -> list[PlanFinding]:
+    if subject.pool.engine.runtime != "Native":
+        return []
+    return [
+        PlanFinding(
+            "Warning",
+            "NativeRuntime",
+            subject.origins.path("engine", "runtime"),
+            "the native runtime keeps a contiguous KV cache: blocks, concurrency and the longest request are those that "
+            "vLLM would have on this hardware",
+            "read the engine's own numbers after its start",
+        )
+    ]
 
 
 def _no_layout(model: Model) -> PlanFinding:

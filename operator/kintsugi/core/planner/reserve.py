@@ -17,6 +17,7 @@ HIDDEN: Final = {
     ("deepseek-v4", "Pro"): 7168,
     ("deepseek-v4.1", "Flash"): 5120,
     ("deepseek-v3", ""): 7168,
+    ("deepseek-v3.2", ""): 7168,
 }
 BAND: Final = (0.4, 2.5)
 """Published start-up logs give, for Flash: 11.8 GB (2xGH200, TP2, vllm#44376), 9.3 GB or, with the FP4 indexer cache and

@@ -32,6 +32,8 @@ class Settings:
     gpu_memory_utilization: float | None = None
     kv_cache_memory_bytes: int | None = None
     """Set: the KV cache has this size per GPU, whatever the share of memory says."""
+    num_gpu_blocks_override: int | None = None
+    """Set: an engine has this many blocks, whatever its memory holds."""
     kv_cache_dtype: str | None = None
     fp4_indexer: bool = False
     block_size: int | None = None
@@ -82,6 +84,7 @@ def read_settings(command: Command) -> Settings:
         max_num_batched_tokens=_positive(command.get("--max-num-batched-tokens")),
         gpu_memory_utilization=_share(command.get("--gpu-memory-utilization")),
         kv_cache_memory_bytes=_positive(command.get("--kv-cache-memory-bytes")),
+        num_gpu_blocks_override=_positive(command.get("--num-gpu-blocks-override")),
         kv_cache_dtype=_word(command.get("--kv-cache-dtype")),
         fp4_indexer=_fp4_indexer(command),
         block_size=_positive(command.get("--block-size")),

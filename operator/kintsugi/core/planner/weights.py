@@ -11,6 +11,7 @@ ROUTED: Final = {
     ("deepseek-v4", "Pro"): (6, 384),
     ("deepseek-v4.1", "Flash"): (6, 384),
     ("deepseek-v3", ""): (8, 256),
+    ("deepseek-v3.2", ""): (8, 256),
 }
 """Experts used per token, of all routed experts (the models' configurations; V4 in vLLM's `models/deepseek_v4`)."""
 DENSE_BYTES_PER_PARAMETER: Final = 1.05
