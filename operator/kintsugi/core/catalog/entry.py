@@ -137,7 +137,7 @@ class Entry:
             return default
         value = read(raw)
         if value is None:
-            raise CatalogInvalid(f"{self.path}.{name}", f"is {_shown(raw)}", cure)
+            raise CatalogInvalid(f"{self.path}.{name}", f"is {shown(raw)}", cure)
         return value
 
     def _absent(self, name: str, default: Any) -> Any:
@@ -167,8 +167,10 @@ def _kind(raw: object) -> str:
     return next((said for kind, said in kinds if isinstance(raw, kind)), "a list")
 
 
-def _shown(raw: object) -> str:
-    """The value in a few letters."""
+def shown(raw: object) -> str:
+    """A value in a few letters: a word as it is, another text in quotes."""
+    if isinstance(raw, str) and re.fullmatch(r"[\w.:/-]{1,60}", raw):
+        return raw
     text = repr(raw) if isinstance(raw, str | int | float | bool) else _kind(raw)
     return text if len(text) <= 60 else text[:57] + "..."
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import yaml
 
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.entry import CatalogInvalid, Entry, entries
+from kintsugi.core.catalog.entry import CatalogInvalid, Entry, entries, shown
 from kintsugi.core.catalog.flaglists import flag_lists
 from kintsugi.core.catalog.records import (
     addition_of,
@@ -54,7 +54,7 @@ def extended(base: Catalog, raw: Mapping[str, Any]) -> Catalog:
     for name in raw:
         if name not in _LISTS:
             raise CatalogInvalid(
-                str(name), "is not a list of the catalog", f"known lists are {', '.join(_LISTS)}"
+                shown(name), "is not a list of the catalog", f"known lists are {', '.join(_LISTS)}"
             )
     told = {name: list(entries(raw.get(name), name)) for name in _LISTS}
     flags = tuple(flag_change_of(Entry(item, path)) for item, path in told["flags"])
@@ -83,7 +83,7 @@ def _laid_over(
         base = records.get(str(like).strip().lower()) if like is not None else records.get(name)
         if like is not None and base is None:
             cure = f"name one of {', '.join(str(getattr(record, key)) for record in records.values())}"
-            raise CatalogInvalid(f"{path}.like", f"is {str(like)[:60]!r}, which is not in the catalog", cure)
+            raise CatalogInvalid(f"{path}.like", f"is {shown(like)}, which is not in the catalog", cure)
         record = make(Entry(raw, path, base), base)
         if like is not None and not name:
             raise CatalogInvalid(f"{path}.{key}", "is missing", f"give the new entry its own {key}")
