@@ -38,6 +38,8 @@ class Settings:
     fp4_indexer: bool = False
     block_size: int | None = None
     enforce_eager: bool = False
+    mega_moe: bool = False
+    """DeepGEMM's fused expert kernels, which keep large buffers."""
     async_scheduling: bool = True
     offload_bytes: int | None = None
     """Host memory of one engine for KV blocks."""
@@ -89,6 +91,7 @@ def read_settings(command: Command) -> Settings:
         fp4_indexer=_fp4_indexer(command),
         block_size=_positive(command.get("--block-size")),
         enforce_eager=_switch(command, "--enforce-eager", False),
+        mega_moe="mega_moe" in (_word(command.get("--moe-backend")) or ""),
         async_scheduling=_switch(command, "--async-scheduling", True),
         offload_bytes=_offload(command),
         origins={argument.flag: argument.origin for argument in command.arguments},
