@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kintsugi.core.advisor.look import traffic_reader
 from kintsugi.core.advisor.settings import PoolSettings, Setting
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
-from kintsugi.core.catalog.types import Model
+from kintsugi.core.catalog.entities import Model
 from kintsugi.core.snapshot import Page
 from kintsugi.testing.engine import EngineShape, SimulatedEngine
 

@@ -1,8 +1,8 @@
 import pytest
 
+from kintsugi.core.catalog.entities import FlagChange
 from kintsugi.core.catalog.flaglists import flag_lists
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.catalog.types import FlagChange
 from kintsugi.core.catalog.version import EngineVersion
 
 CATALOG = builtin()

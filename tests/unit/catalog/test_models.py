@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kintsugi.core.catalog.entities import Model
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.catalog.types import Model
 from kintsugi.core.catalog.version import EngineVersion
 
 MODELS = builtin().models

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kintsugi.core.catalog.entities import Gpu, Model, Recipe
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.catalog.types import Gpu, Model, Recipe
 from kintsugi.core.catalog.version import EngineVersion
 
 CATALOG = builtin()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kintsugi.core.catalog.entities import KvLayout
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.catalog.types import KvLayout
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.planner.figure import exact
 from kintsugi.core.planner.kv import blocks_of, concurrency, longest_request

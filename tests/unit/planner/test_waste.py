@@ -1,6 +1,6 @@
 import pytest
 
-from kintsugi.core.catalog.types import KvLayout
+from kintsugi.core.catalog.entities import KvLayout
 from kintsugi.core.planner.waste import block_waste
 
 LAYOUT = KvLayout(64, (("bf16", 64_000),), (0, 0), 0, True, "assumed")

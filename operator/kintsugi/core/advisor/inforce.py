@@ -4,8 +4,8 @@ from kintsugi.api.effective import Pool, pools_of, scaled_pool
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.advisor.settings import ENGINE_DEFAULT, PoolSettings, Setting
 from kintsugi.core.catalog.catalog import Catalog
+from kintsugi.core.catalog.entities import EngineDefaults, Gpu, Model
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.catalog.types import EngineDefaults, Gpu, Model
 from kintsugi.core.catalog.version import version_of
 from kintsugi.core.command.argument import Command
 from kintsugi.core.command.number import share, whole

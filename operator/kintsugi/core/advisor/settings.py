@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from kintsugi.core.catalog.types import Gpu, Model
+from kintsugi.core.catalog.entities import Gpu, Model
 
 ENGINE_DEFAULT: Final = "engine default"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kintsugi.core.catalog.compose import composed, covers
-from kintsugi.core.catalog.types import (
+from kintsugi.core.catalog.entities import (
     Addition,
     EngineDefaults,
     FlagChange,

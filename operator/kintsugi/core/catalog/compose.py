@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from kintsugi.core.catalog.types import Addition, Gpu, Model, Recipe
+from kintsugi.core.catalog.entities import Addition, Gpu, Model, Recipe
 from kintsugi.core.catalog.version import EngineVersion
 
 _GPUS: Final = "{gpus}"

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import yaml
 
 from kintsugi.core.catalog.catalog import Catalog
+from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.catalog.entry import CatalogInvalid, Entry, entries, shown
 from kintsugi.core.catalog.flaglists import flag_lists
 from kintsugi.core.catalog.records import (
@@ -20,7 +21,6 @@ from kintsugi.core.catalog.records import (
     model_of,
     recipe_of,
 )
-from kintsugi.core.catalog.types import Gpu, Model
 
 __all__ = ["CatalogInvalid", "builtin", "extended"]
 

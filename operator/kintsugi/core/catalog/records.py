@@ -2,8 +2,7 @@
 
 from typing import Final, get_args
 
-from kintsugi.core.catalog.entry import Entry
-from kintsugi.core.catalog.types import (
+from kintsugi.core.catalog.entities import (
     Addition,
     Confidence,
     Draft,
@@ -15,6 +14,7 @@ from kintsugi.core.catalog.types import (
     Model,
     Recipe,
 )
+from kintsugi.core.catalog.entry import Entry
 
 _CONFIDENCE: Final = get_args(Confidence)
 _VENDORS: Final = ("NVIDIA", "AMD")

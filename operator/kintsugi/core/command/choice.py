@@ -7,8 +7,8 @@ from typing import Final
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec, EngineArgs
 from kintsugi.core.catalog.catalog import Catalog
+from kintsugi.core.catalog.entities import Gpu, Model, Recipe
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.catalog.types import Gpu, Model, Recipe
 from kintsugi.core.catalog.version import EngineVersion, version_of
 from kintsugi.core.command.argument import Argument
 from kintsugi.core.command.flags import root_of

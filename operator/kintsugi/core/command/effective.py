@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kintsugi.core.catalog.catalog import Catalog
+from kintsugi.core.catalog.entities import EngineDefaults, Gpu, Model
 from kintsugi.core.catalog.load import builtin
-from kintsugi.core.catalog.types import EngineDefaults, Gpu, Model
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.argument import Argument, Command
 from kintsugi.core.command.choice import DATA, EXPERT, PIPELINE, TENSOR

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kintsugi.core.catalog.types import Model
+from kintsugi.core.catalog.entities import Model
 from kintsugi.core.planner.finding import PlanFinding, gigabytes, grouped
 from kintsugi.core.planner.memory import GpuMemory
 from kintsugi.core.planner.options import Options

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kintsugi.core.catalog.types import Gpu, Model
+from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.planner.figure import Figure, exact
 
 REFERENCE_TOKENS_PER_SECOND: Final = 107.0

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kintsugi.core.catalog.types import Gpu, Model
+from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.planner.finding import PlanFinding, Severity, gigabytes, grouped
 from kintsugi.core.planner.memory import GpuMemory
 from kintsugi.core.planner.subject import Subject, nominal_gigabytes

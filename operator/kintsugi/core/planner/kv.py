@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from kintsugi.core.catalog.types import KvLayout
+from kintsugi.core.catalog.entities import KvLayout
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.planner.figure import Figure
 from kintsugi.core.planner.settings import Settings

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kintsugi.core.catalog.types import Gpu, Model
+from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.planner.figure import Figure, exact
 from kintsugi.core.planner.kv import Blocks
 from kintsugi.core.planner.reserve import runtime_reserve

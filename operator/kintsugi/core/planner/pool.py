@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.types import Gpu, Model
+from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.planner.advice import (
     block_size_finding,
     context_findings,

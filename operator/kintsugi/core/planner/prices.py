@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.types import Gpu
+from kintsugi.core.catalog.entities import Gpu
 from kintsugi.core.planner.figure import Figure
 
 _FIELDS: Final = frozenset({"price", "low", "high", "source"})

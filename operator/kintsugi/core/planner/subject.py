@@ -7,7 +7,7 @@ from typing import Final
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.types import Gpu, Model, Recipe
+from kintsugi.core.catalog.entities import Gpu, Model, Recipe
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.choice import choose
 from kintsugi.core.command.origin import Origins

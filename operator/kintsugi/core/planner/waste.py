@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kintsugi.core.catalog.types import KvLayout
+from kintsugi.core.catalog.entities import KvLayout
 
 SIZES: Final = (16, 32, 64, 128, 256)
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kintsugi.core.catalog.types import Model
+from kintsugi.core.catalog.entities import Model
 from kintsugi.core.planner.figure import Figure
 from kintsugi.core.planner.settings import Settings
 

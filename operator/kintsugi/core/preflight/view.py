@@ -9,7 +9,7 @@ from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core import names
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.types import Gpu, Model
+from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.argument import Argument, Command
 from kintsugi.core.command.choice import Choice, choose

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final
 
-from kintsugi.core.catalog.types import Gpu, Model
+from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.command.number import share
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.view import PoolView, View
