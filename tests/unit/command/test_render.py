@@ -307,6 +307,35 @@ def test_workers_of_a_group_join_the_leader_and_answer_nobody() -> None:
     assert worker.words()[-2:] == ["--seed", "1"]
 
 
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["-dp", "16", "-dpl", "8", "--data-parallel-hybrid-lb", "--data-parallel-start-rank", "8"],
+        ["--distributed-executor-backend", "ray", "-tp", "16"],
+        ["--nnodes", "2", "--node-rank", "$(RANK)", "--master-addr", "head"],
+    ],
+)
+def test_who_joins_the_nodes_by_hand_is_not_interfered_with(extra: list[str]) -> None:
+    hardware = {"gpu": "H200", "gpusPerInstance": 8, "nodesPerInstance": 2}
+    spec = DeploymentSpec.model_validate(
+        {"model": {"id": PRO}, "hardware": hardware, "engine": {"extraArgs": extra}}
+    )
+    worker = worker_command(spec, pools_of(spec)[0])
+    flags = {"--headless", "--nnodes", "--node-rank", "--master-addr", "--data-parallel-address"}
+    assert all(a.origin.startswith("spec.") for a in worker.arguments if a.flag in flags)
+
+
+def test_a_trial_on_the_cpu_moves_no_cache_to_the_host() -> None:
+    pools = [{"name": "a", "profile": "LongContext"}]
+    assert command(pools=pools, hardware={"gpusPerInstance": 0}).get("--kv-offloading-size") is None
+
+
+def test_a_name_that_looks_like_a_flag_is_still_a_name() -> None:
+    spec = DeploymentSpec.model_validate({"model": {"id": FLASH, "servedNames": ["-x"]}})
+    found = engine_command(spec, pools_of(spec)[0])
+    assert "--served-model-name=-x" in found.words()
+
+
 def test_an_empty_parser_is_no_parser() -> None:
     found = command(args={"toolCallParser": "", "reasoningParser": "", "tokenizerMode": ""})
     for flag in ("--tool-call-parser", "--enable-auto-tool-choice", "--reasoning-parser", "--tokenizer-mode"):

@@ -7,7 +7,7 @@ from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec, EngineArgs, LoraAdapter
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.command import offload, speculative
-from kintsugi.core.command.argument import Command
+from kintsugi.core.command.argument import Argument, Command
 from kintsugi.core.command.choice import DATA, EXPERT, PARALLEL, PIPELINE, TENSOR, Choice, choose
 from kintsugi.core.command.number import whole
 from kintsugi.core.command.origin import Origins
@@ -31,6 +31,20 @@ QUEUE_FLAG: Final = "--max-num-queued-reqs"
 SHUTDOWN_FLAG: Final = "--shutdown-timeout"
 """Without it, vLLM aborts what runs when it is told to end."""
 
+GROUP_FLAGS: Final = frozenset(
+    {
+        "--data-parallel-address",
+        "--data-parallel-external-lb",
+        "--data-parallel-hybrid-lb",
+        "--data-parallel-multi-port-external-lb",
+        "--data-parallel-rank",
+        "--data-parallel-start-rank",
+        "--headless",
+        "--nnodes",
+        "--node-rank",
+    }
+)
+"""Where a user says one of these, the user joins the nodes: two ways at once would contradict each other."""
 LEADER_ADDRESS: Final = "$(LWS_LEADER_ADDRESS)"
 WORKER_INDEX: Final = "$(LWS_WORKER_INDEX)"
 """Variables that LeaderWorkerSet sets in every container of a group; Kubernetes fills them in."""
@@ -100,7 +114,7 @@ def _command(spec: DeploymentSpec, pool: Pool, choice: Choice, node: str) -> Com
     _queue(sheet, pool, choice)
     if choice.understood(SHUTDOWN_FLAG):
         sheet.say(SHUTDOWN_FLAG, str(spec.healing.drain.timeout_seconds), DEFAULT)
-    if choice.parallel.nodes > 1:
+    if choice.parallel.nodes > 1 and not any(_runs_group(argument) for argument in choice.extra):
         _group(sheet, choice, node)
     return Command((*sheet.without(choice.extra, OPERATOR), *choice.extra))
 
@@ -220,9 +234,10 @@ def _drafting(sheet: Sheet, args: EngineArgs, choice: Choice, origins: Origins) 
 
 def _offload(sheet: Sheet, pool: Pool, choice: Choice, origins: Origins) -> None:
     size = offload.wanted_bytes(pool)
-    if not size or offload.rival(choice.extra):
-        return
     said = pool.engine.kv_offload is not None
+    # A connector needs GPUs: what is only a profile's wish is left out of a trial on the CPU.
+    if not size or offload.rival(choice.extra) or (not said and choice.parallel.gpus == 0):
+        return
     origin = origins.path("engine", "kv_offload", "host_memory_per_engine") if said else PROFILE
     flag, value = offload.offload_argument(size, choice.understood(offload.SIZE))
     sheet.say(flag, value, origin)
@@ -236,6 +251,12 @@ def _queue(sheet: Sheet, pool: Pool, choice: Choice) -> None:
     if pool.profile in QUEUE_FACTOR and sequences and sequences > 0 and choice.understood(QUEUE_FLAG):
         limit = sequences * choice.parallel.data * QUEUE_FACTOR[pool.profile]
         sheet.say(QUEUE_FLAG, str(limit), PROFILE)
+
+
+def _runs_group(argument: Argument) -> bool:
+    """Whether the user's own argument ties the nodes of an instance together."""
+    ray = argument.flag == "--distributed-executor-backend" and argument.value == "ray"
+    return ray or argument.flag in GROUP_FLAGS
 
 
 def _group(sheet: Sheet, choice: Choice, node: str) -> None:

@@ -54,6 +54,6 @@ def _words(flag: str, values: tuple[str, ...]) -> tuple[str, ...]:
         return (flag,)
     if is_switch(flag) and values == ("false",):
         return ("--no-" + flag.removeprefix("--"),)
-    if flag not in LISTS and ("." in flag or values[0].startswith("-")):
+    if "." in flag or (values[0].startswith("-") and (flag not in LISTS or len(values) == 1)):
         return (f"{flag}={values[0]}",)
     return (flag, *values)
