@@ -80,6 +80,7 @@ texts = st.one_of(
 @example(text="kind: DeepSeekV4Deployment\nmetadata: {name: 2026-01-01}\nspec: {model: {id: 2026-01-01}}\n")
 @example(text="kind: List\nitems: [3, null, {kind: DeepSeekV4Deployment}]\n")
 @example(text="---\n---\n...\n")
+@example(text="kind: DeepSeekV4Deployment\nspec: {model: {id: gpt2}, podTemplate: {metadata: {a: .nan}}}\n")
 @example(text="[" * 3000)
 @SOME
 def test_any_text_in_a_file_gets_an_answer(words: list[str], tmp_path: Path, text: str) -> None:

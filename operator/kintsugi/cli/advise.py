@@ -24,6 +24,7 @@ from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_head, sav
 from kintsugi.core.advisor.settings import PoolSettings, unstated
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
 from kintsugi.core.names import DEPLOYMENT_KIND
+from kintsugi.core.preflight.plain import fault_of
 from kintsugi.core.snapshot import Key, Page
 from kintsugi.ports.errors import Forbidden, PortError
 from kintsugi.runtime.traffic import Keep, Watched, watch_traffic
@@ -199,6 +200,8 @@ def _settings(
     found = [raw for raw in read if isinstance(raw, dict) and raw.get("kind") == DEPLOYMENT_KIND]
     if len(found) != 1:
         raise Unusable(f"{manifest}: holds {len(found)} DeepSeekV4Deployments, one is needed")
+    if (fault := fault_of(found[0])) is not None:
+        raise Unusable(f"{manifest}: {fault[0] or '.'} {fault[1]}")
     try:
         parsed = parse_deployment(found[0])
     except SpecInvalid as error:

@@ -12,6 +12,7 @@ from kintsugi.api.objects import DeepSeekV4Deployment, Problem, SpecInvalid, par
 from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.core.names import DEPLOYMENT_KIND
 from kintsugi.core.pod.owned import problems_in_templates
+from kintsugi.core.preflight.plain import fault_of
 from kintsugi.core.render import disruption_budget, leader_worker_set, replica_set, service
 from kintsugi.core.revision import revision_of
 
@@ -54,6 +55,8 @@ def _deployments(source: TextIO) -> list[Mapping[str, Any]]:
 
 
 def _documents(raw: Mapping[str, Any], only: str | None) -> Iterator[Json]:
+    if (fault := fault_of(raw)) is not None:
+        raise _refused(raw, (Problem(fault[0] or ".", fault[1]),))
     try:
         deployment = parse_deployment(raw)
     except SpecInvalid as error:
