@@ -185,7 +185,8 @@ def _without_operation(spec: object) -> object:
         return spec
     rest = copy.deepcopy(spec)
     rest.pop("replicas", None)
-    for pool in rest.get("pools") or ():
+    pools = rest.get("pools")
+    for pool in pools if isinstance(pools, list) else ():
         if isinstance(pool, dict):
             pool.pop("replicas", None)
     healing = rest.get("healing")

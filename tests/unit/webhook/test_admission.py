@@ -194,9 +194,10 @@ json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=10,
 )
+lists = st.lists(json, max_size=3)
 specs = json | st.fixed_dictionaries(
     {},
-    optional={"replicas": json, "pools": json | st.lists(json, max_size=3), "healing": json, "model": json},
+    optional={"replicas": json, "pools": json | lists, "healing": json, "model": json},
 )
 
 
