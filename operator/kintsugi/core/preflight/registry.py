@@ -6,6 +6,7 @@ from typing import Final
 from kintsugi.core.preflight.rule import Rule
 from kintsugi.core.preflight.rules import (
     blackwell,
+    capacity,
     claims,
     conflicts,
     context,
@@ -30,6 +31,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *blackwell.RULES,
     *context.RULES,
     *kv.RULES,
+    *capacity.RULES,
     *precision.RULES,
     *flags.RULES,
     *conflicts.RULES,

@@ -1,10 +1,14 @@
 """What is wrong with an object's shape, before any rule can look at its meaning. Nothing here can be allowed away."""
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final
 
 from kintsugi.api.fields import unknown_field_problems
+from kintsugi.api.objects import DeepSeekV4Deployment
+from kintsugi.api.structural import structural, walk
 from kintsugi.core.pod.owned import template_problems
 from kintsugi.core.preflight.finding import Finding
 from kintsugi.core.preflight.podfields import (
@@ -25,18 +29,49 @@ RESTART: Final = "RestartPolicy"
 _TEMPLATES: Final = ("podTemplate", "leaderPodTemplate", "workerPodTemplate")
 
 
-def invalid(path: str, text: str, cure: str = "correct the value") -> Finding:
-    """A field whose value can't be read."""
-    return Finding("Error", INVALID, path, f"{path} {text}", cure)
+def invalid(path: str, text: str) -> Finding:
+    """A field whose value can't be read: `text` continues its path, as in `must be a list`."""
+    said, _, cure = text.partition(": ")
+    if cure[:1].islower() and said.startswith(("is ", "must ")):
+        return Finding("Error", INVALID, path, f"{path} {said}", cure)
+    for opening, verb in (("must be ", "make it "), ("input should be ", "write ")):
+        if text.startswith(opening):
+            return Finding("Error", INVALID, path, f"{path} {text}", verb + text.removeprefix(opening))
+    return Finding("Error", INVALID, path, f"{path} {text}", "correct the value")
 
 
 def unknown_fields(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Fields that nobody reads, in the object and in its pod templates."""
     for problem in unknown_field_problems(_searchable(raw)):
-        cure = "remove it" if "did you mean" not in problem.message else "correct the name"
-        yield Finding("Error", UNKNOWN, problem.path, f"{problem.path} {problem.message}", cure)
+        text, _, meant = problem.message.partition("; did you mean ")
+        better = meant.removesuffix("?") or meant_elsewhere(problem.path)
+        hint = f"; did you mean {better}?" if better else ""
+        cure = f"write {better}" if better else "remove it"
+        yield Finding("Error", UNKNOWN, problem.path, f"{problem.path} {text}{hint}", cure)
     for at, template in pod_templates(raw):
         yield from _unknown_in_template(at, template)
+
+
+def meant_elsewhere(path: str) -> str:
+    """The field whose name, or whose last two names together, is that of an unknown one: `spec.shmSize` is
+    `spec.engine.shm.size`. Empty where no field is."""
+    parent, _, name = re.sub(r"\[\d+\]", "[]", path).rpartition(".")
+    found = [known for known in _known_paths() if name.lower() in _spellings(known)]
+    if found:
+        return min(found, key=lambda known: (known.startswith("spec.pools"), known.count("."), known))
+    beside = [k.rpartition(".")[2] for k in _known_paths() if k.rpartition(".")[0] == parent]
+    return next(iter(get_close_matches(name, beside, n=1, cutoff=0.5)), "")
+
+
+@cache
+def _known_paths() -> tuple[str, ...]:
+    schema = structural(DeepSeekV4Deployment)
+    return tuple(path for path, _ in walk(schema) if path.startswith("spec."))
+
+
+def _spellings(path: str) -> tuple[str, str]:
+    parts = path.replace("[]", "").replace("{}", "").lower().split(".")
+    return parts[-1], "".join(parts[-2:])
 
 
 def _searchable(raw: Mapping[str, Any]) -> Mapping[str, Any]:

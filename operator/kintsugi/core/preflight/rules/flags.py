@@ -33,7 +33,7 @@ def _removed(view: View) -> Iterator[Said]:
             if not gone or root == SWAP:
                 continue
             change = gone[-1]
-            instead = f"use {change.replacement}" if change.replacement else "remove it"
+            instead = f"instead: {change.replacement}" if change.replacement else "remove it"
             if pool.version is None:
                 text = f"gives {root}, which vLLM has no more since {change.removed}, and the engine's version is unknown"
                 yield Said(argument.origin, text, instead, "Warning")

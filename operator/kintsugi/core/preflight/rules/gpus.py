@@ -6,6 +6,7 @@ from typing import Final
 
 from kintsugi.core.catalog.entities import Gpu, Model
 from kintsugi.core.command.number import share
+from kintsugi.core.planner.subject import nominal_gigabytes
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.view import PoolView, View
 
@@ -77,12 +78,13 @@ def _too_small(view: View) -> Iterator[Said]:
         gpu = pool.gpu if pool.gpu_name else _largest(view, model)
         if not gpu or not model or not pool.gpus or not pool.vllm:
             continue
-        total = pool.gpus * gpu.memory_bytes
+        each = nominal_gigabytes(gpu)
+        total = pool.gpus * each * _GB
         if total < model.memory_floor_bytes:
-            least = -(-model.memory_floor_bytes // gpu.memory_bytes)
+            least = -(-model.memory_floor_bytes // (each * _GB))
             yield Said(
                 count_path(pool),
-                f"gives {pool.gpus} x {gpu.name} = {total / _GB:.0f} GB of GPU memory"
+                f"gives {pool.gpus} x {gpu.name} = {total // _GB} GB of GPU memory"
                 + ("" if pool.gpu_name else " at most")
                 + f", and {model.id} needs at least {model.memory_floor_bytes / _GB:.0f} GB",
                 f"use at least {least} x {gpu.name}, or GPUs with more memory",

@@ -28,6 +28,8 @@ def _needs(pool: PoolView) -> OffloadNeeds | None:
 
 def _memory_limit(pool: PoolView) -> tuple[int, str] | None:
     """The container's memory limit in bytes, and where a person wrote it."""
+    if not pool.pod:
+        return _raw_limit(pool)
     limits = mapping(mapping(pool.container.get("resources")).get("limits"))
     size = bytes_of(limits.get("memory"))
     path = pool.template_path("engine", "resources", "limits", "memory") or (
@@ -36,8 +38,21 @@ def _memory_limit(pool: PoolView) -> tuple[int, str] | None:
     return (size, path) if size and path else None
 
 
+def _raw_limit(pool: PoolView) -> tuple[int, str] | None:
+    """The same where the pod can't be rendered: the first limit in a template is most likely meant for the engine."""
+    for at, template in pool.templates():
+        for index, container in enumerate(objects(mapping(template.get("spec")).get("containers"))):
+            limits = mapping(mapping(container.get("resources")).get("limits"))
+            if size := bytes_of(limits.get("memory")):
+                return size, f"{at}.spec.containers[{index}].resources.limits.memory"
+    return None
+
+
 def _shared_memory(pool: PoolView) -> tuple[int, str] | None:
     """The size of /dev/shm in bytes, and where a person wrote it; None where nobody did."""
+    if not pool.pod:
+        size = bytes_of(pool.pool.engine.shm.size) if pool.pool.engine.shm else None
+        return (size, pool.path("engine.shm.size")) if size else None
     mounts = objects(pool.container.get("volumeMounts"))
     name = next((m.get("name") for m in mounts if m.get("mountPath") == SHM_PATH), None)
     volume = next((v for v in objects(pool.pod_spec.get("volumes")) if v.get("name") == name and name), {})
