@@ -46,8 +46,10 @@ def show(plans: Mapping[str, PoolPlan]) -> None:
 
 
 def _figures(plan: PoolPlan) -> Table:
-    table = Table("figure", "value", "low", "high", "basis", box=None, pad_edge=False)
-    table.add_column("source", no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, pad_edge=False)
+    for name in ("figure", "value", "low", "high", "basis"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("source", overflow="fold")
     memory, kv, cost = plan.memory, plan.kv, plan.cost
     if memory is not None:
         rows = (

@@ -81,7 +81,7 @@ def queue_findings(subject: Subject, kv: KvPlan, admitted: int, context: int) ->
                 "raise maxNumSeqs where latency allows",
             )
         ]
-    chosen = subject.settings.max_num_seqs is not None and path.startswith("spec.")
+    chosen = subject.settings.origins.get("--max-num-seqs", "").startswith("spec.")
     return [
         PlanFinding(
             "Warning" if chosen else "Info",
