@@ -50,7 +50,7 @@ def example_documents() -> list[tuple[str, dict[str, Any]]]:
     """Every document in `examples/`, with its file's name."""
     return [
         (path.name, document)
-        for path in sorted(EXAMPLES.glob("*.yaml"))
+        for path in sorted(EXAMPLES.rglob("*.yaml"))
         for document in yaml.safe_load_all(path.read_text())
     ]
 

@@ -14,6 +14,8 @@ Json = dict[str, Any]
 FLASH = "deepseek-ai/DeepSeek-V4-Flash-0731"
 PRO = "deepseek-ai/DeepSeek-V4-Pro"
 KUBERNETES = "1.36"
+ORDERED = ("env", "initContainers", "containers")
+"""Lists whose order says something: a variable may refer to those before it, init containers run one by one."""
 
 
 def deployment(spec: Json) -> DeepSeekV4Deployment:
@@ -60,7 +62,7 @@ def valid(template: Json) -> None:
 def missing(wanted: Any, found: Any, at: str = "", path: str = "") -> list[str]:
     """Where `found` differs from what `wanted` says; fields that `wanted` does not name don't matter.
 
-    Lists that Kubernetes joins by key are compared item by item, in the order written; others must be equal.
+    Lists that Kubernetes joins by key are compared item by item, and some in their order; others must be equal.
     """
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
@@ -77,7 +79,7 @@ def missing(wanted: Any, found: Any, at: str = "", path: str = "") -> list[str]:
     if isinstance(wanted, list) and wanted and all(identity(item, at) for item in wanted):
         places = {identity(item, at): place for place, item in enumerate(found)}
         order = [places.get(identity(item, at), -1) for item in wanted]
-        if -1 in order or order != sorted(order):
+        if -1 in order or (at in ORDERED and order != sorted(order)):
             return [f"{path}: {[identity(i, at) for i in wanted]} is not in {list(places)} in that order"]
         pairs = zip(wanted, order, strict=True)
         return [

@@ -35,11 +35,16 @@ _OWN: Final = (
     "--data-parallel-rank",
     "--data-parallel-hybrid-lb",
     "--data-parallel-external-lb",
+    "--data-parallel-multi-port-external-lb",
     "--distributed-executor-backend ray",
     "--distributed-executor-backend=ray",
 )
 """Where one of these is written, the user forms the group, and nothing is added."""
-_ALL_SERVE: Final = ("--data-parallel-hybrid-lb", "--data-parallel-external-lb")
+_ALL_SERVE: Final = (
+    "--data-parallel-hybrid-lb",
+    "--data-parallel-external-lb",
+    "--data-parallel-multi-port-external-lb",
+)
 """With these each node answers requests for its own ranks."""
 
 
