@@ -254,6 +254,12 @@ def test_shared_memory_full_over_restarts_is_what_a_crash_left(text: str) -> Non
     assert (shared.recreate_helps, shared.field) == (False, "spec.podTemplate.spec.hostIPC")
 
 
+def test_a_bus_error_without_a_word_is_full_shared_memory() -> None:
+    assert ended("", 135, restarts=0).kind == "SharedMemoryTooSmall"
+    assert ended("INFO 10-08 20:33:40 [core.py:1] loading", 135, restarts=4).kind == "SharedMemoryLeftover"
+    assert ended("RuntimeError: CUDA out of memory", 135).kind == "GpuOutOfMemory"
+
+
 def test_a_clean_exit_is_a_failure_all_the_same() -> None:
     """S21."""
     found = ended("INFO 10-08 20:33:40 [launcher.py:1] Shutting down", 0, ended_reason="Completed")

@@ -66,19 +66,21 @@ def _signed(start: StartFacts, found: Found) -> StartFailure:
     sign, match, line = found
     kind, field, cure = sign.kind, sign.field, sign.cure
     if kind is kinds.SHM_LEFTOVER:
-        if start.host_ipc:
-            kind = kinds.SHM_TOO_SMALL
-            field, cure = (
-                "podTemplate.spec.hostIPC",
-                "The node's /dev/shm is full, and {at} shares it with other pods",
-            )
-        elif start.restarts < LEFTOVER_RESTARTS:
-            kind = kinds.SHM_TOO_SMALL
+        return _shared_memory(start, _spread(line, match))
     at = start.path(field or kind.field)
     named = {key: one_line(value) for key, value in match.groupdict().items() if value}
     for key, value in named.items():
         cure = cure.replace(f"{{{key}}}", value.replace(",", "") if key in ("most", "asked") else value)
     return made(kind, _spread(line, match), at, cure)
+
+
+def _shared_memory(start: StartFacts, said: str) -> StartFailure:
+    """Too small where the first run meets it; over restarts, what an earlier run left in it (S23, S49)."""
+    if start.host_ipc:
+        cure = "The node's /dev/shm is full, and {at} shares it with other pods"
+        return made(kinds.SHM_TOO_SMALL, said, start.path("podTemplate.spec.hostIPC"), cure)
+    kind = kinds.SHM_LEFTOVER if start.restarts >= LEFTOVER_RESTARTS else kinds.SHM_TOO_SMALL
+    return made(kind, said, start.path(kind.field))
 
 
 def _spread(line: str, match: re.Match[str]) -> str:
@@ -125,6 +127,12 @@ def _crash(start: StartFacts, lines: tuple[Line, ...]) -> StartFailure | None:
     if code == 2 and re.search(r"\busage:", "\n".join(line.text for line in lines), re.IGNORECASE):
         return made(
             kinds.CONFIG_INVALID, said or "the engine refuses its command line", start.path("engine.args")
+        )
+    if (
+        code == 135
+    ):  # SIGBUS: a page of /dev/shm was touched that there is no room for, and nothing could be said
+        return _shared_memory(
+            start, "the engine touched shared memory that there is no room for (exit 135, SIGBUS)"
         )
     kind = kinds.ENGINE_EXITED if code == 0 else kinds.ENGINE_CRASHED
     ended = f"exit {code}" + (f", {_SIGNALS[code]}" if code in _SIGNALS else "")
