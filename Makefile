@@ -49,6 +49,7 @@ generate: setup  ## Everything made from something else: CRDs, the chart's copie
 	$(BIN)/kintsugi crds --helm helm/kintsugi/templates/crds.yaml
 	$(BIN)/python -m tests.unit.chart.readme
 	$(BIN)/python -m tests.unit.command.write_golden
+	$(BIN)/python -m tests.unit.pod.write_golden
 
 check: generate  ## Fails where a generated file is not what its source says
 	@git diff --exit-code -- crds helm docs \

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from kintsugi.core.catalog.amount import bytes_of
+from kintsugi.core.preflight.check import check
 from tests.unit.pod.pods import FLASH, PRO, container, env, pod, valid
 
 PVC = {"source": {"pvc": {"claimName": "models", "subPath": "v4"}}}
@@ -78,13 +80,29 @@ def test_a_memory_request_of_the_users_stays_alone() -> None:
     assert "memory" not in container(made)["resources"].get("requests", {})
 
 
-def test_kv_cache_in_host_memory_is_asked_for_once_per_engine() -> None:
+def test_kv_cache_in_host_memory_fits_into_shared_memory_and_is_asked_for_once_per_engine() -> None:
     """S47: the size is that of one engine, and data parallel over four makes four of them."""
     spec = {
         "engine": {"args": {"dataParallelSize": 4}, "kvOffload": {"hostMemoryPerEngine": "10Gi"}},
         "hardware": {"gpu": "H200", "gpusPerInstance": 4},
     }
-    assert container(pod(spec))["resources"]["requests"]["memory"] == "56Gi"
+    made = pod(spec)
+    shm = next(v for v in made["spec"]["volumes"] if v["name"] == "shm")["emptyDir"]["sizeLimit"]
+    assert (bytes_of(shm) or 0) >= 4 * 10 * 2**30 * 1.1 + 16 * 2**30
+    assert (bytes_of(container(made)["resources"]["requests"]["memory"]) or 0) > (bytes_of(shm) or 0)
+
+
+@pytest.mark.parametrize("offload", [{}, {"kvOffload": {"hostMemoryPerEngine": "200Gi"}}])
+@pytest.mark.parametrize("profile", ["LongContext", "HighThroughput"])
+def test_the_defaults_for_offload_are_ones_that_lint_has_no_word_against(
+    offload: dict[str, Any], profile: str
+) -> None:
+    spec = {"model": {"id": FLASH}, "pools": [{"name": "p", "profile": profile, "engine": offload}]}
+    raw = {"kind": "DeepSeekV4Deployment", "metadata": {"name": "chat"}, "spec": spec}
+    assert [f for f in check(raw) if f.rule in ("OffloadMemory", "SharedMemory")] == []
+    asked = 200 if offload else 32 if profile == "LongContext" else 0
+    shm = next(v for v in pod(spec)["spec"]["volumes"] if v["name"] == "shm")["emptyDir"]["sizeLimit"]
+    assert (bytes_of(shm) or 0) >= (asked + 16) * 2**30
 
 
 def test_weights_that_are_downloaded_get_room_on_the_nodes_disk() -> None:

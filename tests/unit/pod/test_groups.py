@@ -29,7 +29,7 @@ def words(role: str, spec: dict[str, Any]) -> list[str]:
 
 
 def test_the_group_is_that_of_the_golden_file() -> None:
-    """After a wanted change, write `yaml.safe_dump(document())` to the file and read the diff."""
+    """After a wanted change, run `python -m tests.unit.pod.write_golden` and read the diff."""
     assert document() == yaml.safe_load(GOLDEN.read_text())
 
 

@@ -7,11 +7,12 @@ from typing import Any, Final
 from kintsugi.api.effective import Pool
 from kintsugi.core.catalog.amount import bytes_of
 from kintsugi.core.command.choice import Choice
+from kintsugi.core.command.offload import GIB
 from kintsugi.core.names import ENGINE_CONTAINER
 from kintsugi.core.pod.environment import CACHE_PATH
 from kintsugi.core.pod.known import holds_model
 from kintsugi.core.pod.seconds import downloads
-from kintsugi.core.pod.volumes import CACHES, HUB_CACHE, MODELS, SHM, SHM_PATH
+from kintsugi.core.pod.volumes import CACHES, HUB_CACHE, MODELS, SHM, SHM_PATH, offload_of
 
 Json = dict[str, Any]
 
@@ -19,7 +20,6 @@ WEIGHTS_MARGIN: Final = 1.2
 """Disk asked for, as a multiple of the weights: partial files of the download, compiled kernels, logs."""
 _TMP: Final = "tmp"
 _TMP_PATH: Final = "/tmp"
-_GIB: Final = 1 << 30
 
 
 def finished(template: Json, pool: Pool, choice: Choice) -> Json:
@@ -83,9 +83,7 @@ def _requests(pod: Mapping[str, Any], engine: Json, pool: Pool, choice: Choice) 
         wanted["ephemeral-storage"] = _disk(pod, engine, pool, choice)
     resources = dict(engine.get("resources") or {})
     said = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    added = {
-        name: f"{math.ceil(size / _GIB)}Gi" for name, size in wanted.items() if size and name not in said
-    }
+    added = {name: f"{math.ceil(size / GIB)}Gi" for name, size in wanted.items() if size and name not in said}
     if added:
         engine["resources"] = resources | {"requests": {**(resources.get("requests") or {}), **added}}
 
@@ -98,11 +96,8 @@ def _memory(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, choic
         for volume in pod.get("volumes") or ()
         if volume.get("name") in mounted and (volume.get("emptyDir") or {}).get("medium") == "Memory"
     ]
-    offload = 0
-    if pool.engine.kv_offload:
-        engines = math.ceil(choice.parallel.data / choice.parallel.nodes)
-        offload = (bytes_of(pool.engine.kv_offload.host_memory_per_engine) or 0) * engines
-    return sum(bytes_of(size) or 0 for size in in_memory) + offload
+    needs = offload_of(pool, choice)
+    return max(sum(bytes_of(size) or 0 for size in in_memory), needs.memory_limit_bytes if needs else 0)
 
 
 def _disk(pod: Mapping[str, Any], engine: Mapping[str, Any], pool: Pool, choice: Choice) -> int:

@@ -68,7 +68,7 @@ def made(
             "topologySpreadConstraints": [_spread(labels[names.DEPLOYMENT_LABEL], pool.name)],
             "tolerations": [{"key": names.GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
             "containers": [engine],
-            "volumes": volumes(spec, pool),
+            "volumes": volumes(spec, pool, choice),
         },
     }
     for over in templates:

@@ -1,9 +1,13 @@
 """The pod's volumes and the engine's mounts, as far as the operator makes them."""
 
+import math
 from typing import Any, Final
 
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec
+from kintsugi.core.command.choice import Choice
+from kintsugi.core.command.offload import GIB, rival, wanted_bytes
+from kintsugi.core.planner.offload import OffloadNeeds, offload_needs
 from kintsugi.core.pod.environment import CACHE_PATH, HUB_CACHE_PATH
 
 Json = dict[str, Any]
@@ -18,9 +22,21 @@ HUB_CACHE: Final = "hub-cache"
 CACHES: Final = "caches"
 
 
-def shm_size(pool: Pool) -> str:
-    """Size of the pod's `/dev/shm` where the operator makes it."""
-    return pool.engine.shm.size if pool.engine.shm else DEFAULT_SHM
+def offload_of(pool: Pool, choice: Choice) -> OffloadNeeds | None:
+    """What KV cache in host memory needs in one pod; None where none is asked for, or a connector of the user's has it."""
+    wanted = wanted_bytes(pool) if pool.engine.runtime != "Native" and not rival(choice.extra) else 0
+    if not wanted:
+        return None
+    engines = math.ceil(choice.parallel.data / choice.parallel.nodes)
+    return offload_needs(wanted, engines, choice.version)
+
+
+def shm_size(pool: Pool, choice: Choice) -> str:
+    """Size of the pod's `/dev/shm` where the operator makes it; offloaded KV cache lies there too (S47)."""
+    if pool.engine.shm:
+        return pool.engine.shm.size
+    needs = offload_of(pool, choice)
+    return f"{math.ceil(needs.shared_memory_bytes / GIB)}Gi" if needs else DEFAULT_SHM
 
 
 def mounts(spec: DeploymentSpec) -> list[Json]:
@@ -37,10 +53,10 @@ def mounts(spec: DeploymentSpec) -> list[Json]:
     return found
 
 
-def volumes(spec: DeploymentSpec, pool: Pool) -> list[Json]:
+def volumes(spec: DeploymentSpec, pool: Pool, choice: Choice) -> list[Json]:
     """What the mounts need."""
     found: list[Json] = [
-        {"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": shm_size(pool)}},
+        {"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": shm_size(pool, choice)}},
         {"name": CACHES, "emptyDir": {}},
     ]
     source = spec.model.source

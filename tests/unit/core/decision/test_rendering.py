@@ -90,9 +90,12 @@ def engine(body: dict[str, Any], index: int = 0) -> Any:
     return next(c for c in pod(body, index)["spec"]["containers"] if c["name"] == "engine")
 
 
-@pytest.mark.parametrize(("name", "body"), [("minimal", {"model": MODEL}), ("two_pools", TWO_POOLS)])
+GOLDEN_SPECS = {"minimal": {"model": MODEL}, "two_pools": TWO_POOLS}
+
+
+@pytest.mark.parametrize(("name", "body"), GOLDEN_SPECS.items())
 def test_the_children_are_those_of_the_golden_file(name: str, body: dict[str, Any]) -> None:
-    """After a wanted change, write `yaml.safe_dump_all(rendered(body), sort_keys=True)` to the file and read the diff."""
+    """After a wanted change, run `python -m tests.unit.pod.write_golden` and read the diff."""
     expected = list(yaml.safe_load_all((GOLDEN / f"{name}.yaml").read_text()))
     assert rendered(body) == expected
 
