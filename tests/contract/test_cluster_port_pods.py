@@ -248,3 +248,19 @@ async def test_a_log_that_is_not_there_is_empty_and_of_no_pod_is_not_found(bench
     assert list(await bench.port.pod_log_tail(bench.namespace, pod["metadata"]["name"], 10)) == []
     with pytest.raises(NotFound):
         await bench.port.pod_log_tail(bench.namespace, "none", 10)
+
+
+async def test_a_pod_that_runs_for_the_first_time_has_no_log_of_a_run_before(bench: Bench) -> None:
+    (pod,) = await ready_pods(bench, 1)
+    assert (
+        list(await bench.port.pod_log_tail(bench.namespace, pod["metadata"]["name"], 10, previous=True)) == []
+    )
+
+
+async def test_events_of_a_pod_are_its_own(bench: Bench) -> None:
+    (pod,) = await ready_pods(bench, 1)
+    meta = pod["metadata"]
+    events = await bench.port.list_pod_events(bench.namespace, meta["name"], meta["uid"])
+    assert all(event["reason"] and "message" in event for event in events)
+    assert {event.get("involvedObject", {}).get("uid", meta["uid"]) for event in events} <= {meta["uid"]}
+    assert await bench.port.list_pod_events(bench.namespace, "none", "no-such-uid") == []

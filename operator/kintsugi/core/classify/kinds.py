@@ -139,7 +139,7 @@ MODEL_FETCH_FAILED: Final = Kind(
 DISK_FULL: Final = Kind(
     "DiskFull",
     Retry.BACK_OFF,
-    False,
+    True,  # its emptyDirs begin empty
     "model.source",
     "The node's disk can't hold what the pod writes: put the model on a claim and name it in {at}.pvc, or request "
     "ephemeral-storage in engine.resources so that only a node with room is chosen",
