@@ -138,17 +138,24 @@ def see_errors(state: ErrorState, sample: Sample, own_good: int, times: Times) -
     state.counts = counts(state.rows, times)
 
 
-def counts(rows: Iterable[Row], times: Times) -> Counts:
-    """Users' requests and errors of the last 120 s, stretched back until there are 20 requests, 900 s at most."""
-    held = list(rows)
-    if len(held) < 2:
+def counts(rows: deque[Row], times: Times) -> Counts:
+    """Users' requests and errors of the last 120 s, stretched back until there are 20 requests, 900 s at most.
+
+    Where the whole 900 s hold too few errors to count, they are the answer: an engine that is well costs one look.
+    """
+    if len(rows) < 2:
         return NOTHING
-    last, found = held[-1], NOTHING
-    for first in reversed(held[:-1]):
-        found = _between(first, last)
-        if last.mono - first.mono >= times.erroring_window and found.requests >= ENOUGH_REQUESTS:
-            break
-    return found
+    last = rows[-1]
+    whole = _between(rows[0], last)
+    if whole.errors < LEAST_ERRORS:
+        return whole
+    for index in range(len(rows) - 2, -1, -1):
+        first = rows[index]
+        if last.mono - first.mono >= times.erroring_window:
+            found = _between(first, last)
+            if found.requests >= ENOUGH_REQUESTS:
+                return found
+    return whole
 
 
 def _between(first: Row, last: Row) -> Counts:
