@@ -58,11 +58,12 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class _Siblings:
-    """How many instances that were Ready once gave a page in this pass."""
+    """How many instances that were Ready once gave a page in this pass, and how long each pool's may take to start."""
 
     known: int
     readable: int
     by_pool: Mapping[str, int]
+    start_budgets: Mapping[str, float]
 
     def share_without(self, one: Look) -> float:
         """The readable share of all others; 1 where there are none."""
@@ -84,7 +85,12 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     up = [one for one in looks if _was_ready(one)]
     _judge_steps(up, memory, snapshot, times)
     _judge_errors(up, snapshot, times)
-    siblings = _Siblings(len(up), sum(one.new_page for one in up), Counter(one.instance.pool for one in up))
+    siblings = _Siblings(
+        known=len(up),
+        readable=sum(one.new_page for one in up),
+        by_pool=Counter(one.instance.pool for one in up),
+        start_budgets={pool: start_budget(spec, pool) for pool in {i.pool for i in snapshot.instances}},
+    )
     verdicts = {one.instance.uid: _judge_one(one, siblings, snapshot, times) for one in looks}
     state = data_state(verdicts.values(), snapshot.instances)
     longest = max((one.limit.remove for one in looks), default=times.stall_remove)
@@ -177,7 +183,7 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
 def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> list[Finding]:
     instance, process, mono, now = one.instance, one.process, snapshot.mono, snapshot.now
     spec = snapshot.deployment.spec
-    budget = start_budget(spec, instance.pool) / spec.healing.speed_up
+    budget = siblings.start_budgets[instance.pool] / spec.healing.speed_up
     about_life = (
         dead_finding(one.pod, instance, mono, budget, times),
         start_finding(one.pod, instance, now, budget, start_failure(instance, spec)),
