@@ -9,7 +9,7 @@ CONFIG_INVALID: Final = Kind(
     Retry.NEVER,
     False,
     "engine",
-    "Correct {at}; no pod is tried again until the spec changes",
+    "Correct {at}; no new pod is made until the spec changes",
     blames_spec=True,
 )
 UNSUPPORTED_GPU: Final = Kind(

@@ -33,7 +33,7 @@ def _sign(pattern: str, kind: Kind, field: str = "", cure: str = "", calm_too: b
 
 
 _LENGTH: Final = "engine.args.maxModelLen"
-_RELEASE: Final = "; the pod is not tried again until the spec changes"
+_RELEASE: Final = "; no new pod is made until the spec changes"
 
 SIGNS: Final = (
     # Context length and KV cache (S01, recipes#381). "models's" up to 0.11, "model's" since.
