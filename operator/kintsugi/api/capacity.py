@@ -7,7 +7,8 @@ from pydantic import Field
 from kintsugi.api.model import Keyed, Model
 from kintsugi.api.remediation import Message, Word
 
-Amount = Annotated[int, Field(ge=0, le=2**62)]
+MAX_AMOUNT: Final = 2**62
+Amount = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 MAX_LENGTHS: Final = 16
 
 

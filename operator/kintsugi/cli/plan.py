@@ -1,13 +1,14 @@
 """`kintsugi plan`: what fits, how much of it, and what it costs, before any GPU is rented."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from kintsugi.cli.planfile import Unreadable, Wanted, from_file, from_flags, load_yaml
+from kintsugi.cli.planfile import Unreadable, Wanted, from_file, from_flags, load
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import CatalogInvalid, builtin, extended
 from kintsugi.core.command.number import whole
@@ -105,11 +106,10 @@ def plan(file: Path | None, output: str, plot: Path | None, **said: Any) -> None
     catalog, prices = _catalog(said["catalog_file"]), _prices(said["prices"])
     wanted = from_file(file) if file is not None else (from_flags(said),)
     options = _options(said)
-    plans = {
-        name: made
-        for deployment in wanted
-        for name, made in _planned(deployment, len(wanted) > 1, catalog, prices, options).items()
-    }
+    plans: dict[str, PoolPlan] = {}
+    for deployment in wanted:
+        for name, made in _planned(deployment, len(wanted) > 1, catalog, prices, options).items():
+            plans[_unused(name, plans)] = made
     if plot is not None:
         from kintsugi.cli.planplot import draw
 
@@ -136,11 +136,17 @@ def _planned(
     )
     plans = plan_deployment(wanted.spec, catalog, prices, options)
     return {
-        f"{wanted.name}/{made.name}" if several else made.name: replace(
+        f"{wanted.name or 'deployment'}/{made.name}" if several else made.name: replace(
             made, findings=(*told, *made.findings)
         )
         for made in plans
     }
+
+
+def _unused(name: str, taken: Mapping[str, PoolPlan]) -> str:
+    """`name`, numbered where another deployment of the file has it."""
+    names = (name, *(f"{name}#{number}" for number in range(2, len(taken) + 2)))
+    return next(each for each in names if each not in taken)
 
 
 def _options(said: dict[str, Any]) -> Options:
@@ -160,7 +166,7 @@ def _catalog(path: Path | None) -> Catalog:
     if path is None:
         return builtin()
     found = builtin()
-    for document in load_yaml(path):
+    for document in load(path):
         try:
             found = extended(found, document)
         except CatalogInvalid as error:
@@ -171,7 +177,7 @@ def _catalog(path: Path | None) -> Catalog:
 def _prices(path: Path | None) -> Prices:
     if path is None:
         return builtin_prices()
-    documents = load_yaml(path)
+    documents = load(path)
     try:
         return read_prices(documents[0] if documents else None)
     except PricesInvalid as error:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import yaml
 
 from kintsugi.api.fields import unknown_field_problems
 from kintsugi.api.objects import Problem, SpecInvalid, parse_deployment
 from kintsugi.api.spec import DeploymentSpec
+from kintsugi.cli.manifests import Unreadable as NotAManifest
+from kintsugi.cli.manifests import documents
 
 KIND: Final = "DeepSeekV4Deployment"
 MOST_BYTES: Final = 16 * 2**20
@@ -33,12 +34,12 @@ class Wanted:
 
 
 def from_file(path: Path) -> tuple[Wanted, ...]:
-    """Every DeepSeekV4Deployment of a YAML file; documents of other kinds are passed over. Raises Unreadable."""
-    documents = [d for d in _flat(load_yaml(path)) if isinstance(d, Mapping)]
-    ours = [d for d in documents if d.get("kind", KIND) == KIND and "spec" in d]
+    """Every DeepSeekV4Deployment of a file; objects of other kinds are passed over. Raises Unreadable."""
+    objects = [raw for raw in load(path) if isinstance(raw, Mapping)]
+    ours = [raw for raw in objects if raw.get("kind", KIND) == KIND and "spec" in raw]
     if not ours:
         raise Unreadable(f"{path}: no {KIND} in it")
-    return tuple(from_raw(document, str(path)) for document in ours)
+    return tuple(from_raw(raw, str(path)) for raw in ours)
 
 
 def from_raw(raw: Mapping[str, Any], where: str) -> Wanted:
@@ -54,22 +55,20 @@ def from_raw(raw: Mapping[str, Any], where: str) -> Wanted:
     return Wanted(deployment.metadata.name, deployment.spec, unknown)
 
 
-def load_yaml(path: Path) -> list[Any]:
-    """The documents of a YAML or JSON file; raises Unreadable."""
+def load(path: Path) -> list[Any]:
+    """The objects of a YAML or JSON file, `-` for stdin; raises Unreadable."""
     try:
         with click.open_file(str(path), "rb") as stream:
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise Unreadable(f"{path}: is larger than 16 MiB")
-        return [d for d in yaml.safe_load_all(content.decode("utf-8")) if d is not None]
+        return [document.raw for document in documents(content.decode("utf-8-sig"))]
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise Unreadable(f"{path}: is not UTF-8 text") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f" at line {mark.line + 1}" if mark else ""
-        raise Unreadable(f"{path}: is not YAML{at}: {getattr(error, 'problem', None) or error}") from error
+    except NotAManifest as error:
+        raise Unreadable(f"{path}: {error}") from error
 
 
 def from_flags(said: Mapping[str, Any]) -> Wanted:
@@ -100,11 +99,3 @@ def from_flags(said: Mapping[str, Any]) -> Wanted:
 
 def _told(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _flat(documents: list[Any]) -> list[Any]:
-    found: list[Any] = []
-    for document in documents:
-        is_list = isinstance(document, Mapping) and document.get("kind") == "List"
-        found += document.get("items") or [] if is_list and isinstance(document, Mapping) else [document]
-    return found

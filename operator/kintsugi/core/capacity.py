@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kintsugi.api.capacity import MAX_LENGTHS, CapacityStatus, PoolCapacity
+from kintsugi.api.capacity import MAX_AMOUNT, MAX_LENGTHS, CapacityStatus, PoolCapacity
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import builtin
 from kintsugi.core.page import PageReader, Target
@@ -112,12 +112,12 @@ def _entry(view: PoolView, old: PoolCapacity | None, made: PoolPlan | None) -> P
             "name": view.name,
             "revision": view.revision,
             "fits": made.fits,
-            "weights_bytes": round(made.weights.value) if made.weights else None,
-            "planned_kv_tokens": round(kv.tokens.value) if kv else None,
+            "weights_bytes": _amount(made.weights.value) if made.weights else None,
+            "planned_kv_tokens": _amount(kv.tokens.value) if kv else None,
             "previous_kv_tokens": previous,
             "max_context": kv.longest if kv else None,
             "concurrency": [
-                {"tokens": tokens, "requests": round(figure.value)}
+                {"tokens": tokens, "requests": _amount(figure.value)}
                 for tokens, figure in (kv.concurrency[-MAX_LENGTHS:] if kv else ())
             ],
             "reason": reason,
@@ -158,7 +158,7 @@ def _with(entry: PoolCapacity, blocks: int, tokens: int | None) -> PoolCapacity:
         update["deviation_percent"] = deviation
         update["message"] += f", {deviation:+.1f} % of the {grouped(planned)} planned"
         update["concurrency"] = tuple(
-            row.model_copy(update={"requests": int(row.requests * tokens / planned)})
+            row.model_copy(update={"requests": _amount(row.requests * tokens / planned)})
             for row in entry.concurrency
         )
     if tokens is not None and before and tokens < before * (1 - REDUCED_PERCENT / 100):
@@ -168,6 +168,11 @@ def _with(entry: PoolCapacity, blocks: int, tokens: int | None) -> PoolCapacity:
             f"({100 * (tokens - before) / before:+.1f} %) with revision {entry.revision}: fewer requests run at a time"
         )
     return entry.model_copy(update=update)
+
+
+def _amount(number: float) -> int:
+    """A whole number that the API takes: a slip in `extraArgs` must not cost the fleet its pass."""
+    return max(0, min(int(number), MAX_AMOUNT))
 
 
 def _gravity(reason: str) -> int:

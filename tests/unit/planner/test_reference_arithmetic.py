@@ -32,32 +32,32 @@ def layout(model_id: str) -> KvLayout:
 def test_kv_bytes_per_token_are_the_reference_within_a_percent(
     model: str, fp4: bool, bytes_per_token: int
 ) -> None:
-    blocks = blocks_of(layout(model), Settings(fp4_indexer=fp4), 8192, None)
+    blocks = blocks_of(layout(model), Settings(fp4_indexer=fp4), None)
     assert blocks.bytes / blocks.tokens == pytest.approx(bytes_per_token, rel=0.01)
 
 
 @pytest.mark.parametrize(("tokens", "most"), [(1024, 30), (4096, 42), (65_536, 282), (1_048_576, 4122)])
 def test_a_decoding_request_holds_its_length_and_up_to_26_blocks(tokens: int, most: int) -> None:
-    blocks = blocks_of(layout(FLASH), Settings(), 8192, None)
+    blocks = blocks_of(layout(FLASH), Settings(), None)
     assert blocks.request(tokens) == most
     assert blocks.fixed == (22, 26)
 
 
 def test_a_prefill_chunk_of_8192_tokens_takes_3354_blocks_and_two_are_in_flight() -> None:
-    one = blocks_of(layout(FLASH), Settings(async_scheduling=False), 8192, None)
-    two = blocks_of(layout(FLASH), Settings(), 8192, None)
+    one = blocks_of(layout(FLASH), Settings(async_scheduling=False), None)
+    two = blocks_of(layout(FLASH), Settings(), None)
     assert one.spike + one.fixed[1] == pytest.approx(3354, rel=0.01)
     assert two.spike == pytest.approx(2 * one.spike, rel=0.01)
 
 
 def test_old_engines_reserve_for_one_step_in_flight() -> None:
-    old = blocks_of(layout(FLASH), Settings(), 8192, EngineVersion(0, 25))
+    old = blocks_of(layout(FLASH), Settings(), EngineVersion(0, 25))
     assert old.in_flight_tokens == 8192
 
 
 def test_the_worked_example_of_the_reference_is_reached_from_its_own_block_count() -> None:
     """95,000 blocks: about 335 requests of 64 Ki tokens, about 23 of 1 Mi; no prefill under way."""
-    quiet = blocks_of(layout(FLASH), Settings(async_scheduling=False), 1, None)
+    quiet = blocks_of(layout(FLASH), Settings(async_scheduling=False, batched_tokens=1), None)
     assert concurrency(exact(95_000, ""), quiet, 65_536).value == pytest.approx(335, abs=3)
     assert concurrency(exact(95_000, ""), quiet, 1_048_576).value == 23
 
@@ -94,7 +94,9 @@ def test_what_a_real_engine_said_of_8_b200_is_met_within_5_percent(size: str, sa
 
 def test_what_a_real_engine_needed_on_two_gh200_is_met_within_5_percent() -> None:
     """vllm-project/vllm#44376, 0.22, 16,384 tokens a step: 6.66 GiB for one request of 30,000 tokens, 5.44 GiB free."""
-    blocks = blocks_of(layout("deepseek-ai/DeepSeek-V4-Flash"), Settings(), 16_384, EngineVersion(0, 22))
+    blocks = blocks_of(
+        layout("deepseek-ai/DeepSeek-V4-Flash"), Settings(batched_tokens=16_384), EngineVersion(0, 22)
+    )
     assert blocks.alone(30_000) * blocks.bytes == pytest.approx(6.66 * 2**30, rel=0.05)
     made = planned(
         "deepseek-ai/DeepSeek-V4-Flash",
@@ -114,12 +116,12 @@ def test_blocks_that_one_request_needs_alone_are_those_of_a_real_page_within_5_p
     text = PAGE.read_text()
     total = int(re.search(r'num_gpu_blocks="(\d+)"', text)[1])  # type: ignore[index]
     requests = float(re.search(r'kv_cache_max_concurrency="([\d.]+)"', text)[1])  # type: ignore[index]
-    blocks = blocks_of(layout(FLASH), Settings(), 8192, EngineVersion(0, 32))
+    blocks = blocks_of(layout(FLASH), Settings(), EngineVersion(0, 32))
     assert blocks.alone(2048) == pytest.approx(total / requests, rel=0.05)
 
 
 def test_longest_request_is_the_most_that_still_fits() -> None:
-    blocks = blocks_of(layout(FLASH), Settings(), 8192, None)
+    blocks = blocks_of(layout(FLASH), Settings(), None)
     for available in (0, 27, 700, 6_700, 7_000, 50_000):
         longest = longest_request(available, blocks, 1_048_576)
         assert longest == 0 or blocks.alone(longest) <= available
@@ -139,7 +141,7 @@ def test_weights_are_those_of_the_checkpoint_and_copied_attention() -> None:
 
 def test_pipeline_stages_share_the_layers_and_so_the_blocks() -> None:
     one, two = Settings(), Settings(pipeline_parallel=2)
-    whole, half = (blocks_of(layout(FLASH), s, 8192, None) for s in (one, two))
+    whole, half = (blocks_of(layout(FLASH), s, None) for s in (one, two))
     assert half.bytes == math.ceil(whole.bytes / 2)
 
 

@@ -1,5 +1,6 @@
 """`status.capacity`: planned, then measured, told when a revision shrinks it, and silent otherwise."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from kintsugi.api.capacity import CapacityStatus, PoolCapacity
-from kintsugi.core.capacity import EngineKv, engine_kv
+from kintsugi.core.capacity import EngineKv, capacity_after, engine_kv
 from kintsugi.core.decide import decide
 from kintsugi.core.snapshot import Page, Snapshot
 from tests.unit.core.decision.made import pools, spec
@@ -186,3 +187,19 @@ def test_a_page_that_tells_no_blocks_tells_nothing(text: str) -> None:
 
 def test_a_real_page_of_v4_tells_its_blocks() -> None:
     assert engine_kv((PAGES / "70_deepseek_v4.txt").read_text()) == EngineKv(2859, 1, 4)
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        ["-dp", "999999999999"],
+        ["--num-gpu-blocks-override", "999999999999"],
+        ["--kv-cache-memory-bytes", "9" * 31],
+    ],
+)
+def test_a_slip_of_many_digits_costs_no_pass(slip: list[str]) -> None:
+    made = TellingWorld(spec(1, hardware=HARDWARE, engine={"extraArgs": slip}))
+    made.step()
+    found = capacity_after(None, made.snapshot(), made.views(), accepted=True)
+    assert found is not None
+    assert json.loads(found.model_dump_json())["pools"]

@@ -23,7 +23,7 @@ def context_findings(subject: Subject, memory: GpuMemory, kv: KvPlan, context: i
     path = subject.path("--max-model-len", "engine", "args", "max_model_len")
     need, blocks = kv.blocks.alone(context), kv.engine_blocks
     safe = subject.recipe.safe_context if subject.recipe else None
-    if blocks.value < need and not subject.settings.fits_context:
+    if blocks.value < need and not subject.settings.max_model_len is None:
         known = subject.verified and (safe is None or context <= safe)
         surely = blocks.high < need and not known
         found.append(
@@ -76,19 +76,18 @@ def queue_findings(subject: Subject, kv: KvPlan, admitted: int, context: int) ->
                 "Info",
                 "QueuesAbove",
                 path,
-                f"queues above {grouped(admitted)} requests per instance: maxNumSeqs {subject.max_num_seqs} x {kv.engines} "
+                f"queues above {grouped(admitted)} requests per instance: maxNumSeqs {subject.settings.max_num_seqs} x {kv.engines} "
                 f"engines is reached before the KV cache is full (which holds {grouped(held)} of {grouped(context)} tokens)",
                 "raise maxNumSeqs where latency allows",
             )
         ]
-    chosen = subject.settings.origins.get("--max-num-seqs", "").startswith("spec.")
     return [
         PlanFinding(
-            "Warning" if chosen else "Info",
+            "Warning" if subject.settings.chosen_sequences else "Info",
             "QueuesAbove",
             path,
             f"queues above {grouped(held)} requests of {grouped(context)} tokens per instance: the KV cache is full before "
-            f"maxNumSeqs {subject.max_num_seqs} x {kv.engines} engines is reached; more wait, or are preempted while "
+            f"maxNumSeqs {subject.settings.max_num_seqs} x {kv.engines} engines is reached; more wait, or are preempted while "
             "they grow",
             f"set maxNumSeqs to {max(1, held // kv.engines)} for requests of this length, or add KV cache by data parallelism",
         )

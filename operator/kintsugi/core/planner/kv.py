@@ -49,7 +49,6 @@ class Blocks:
 def blocks_of(
     kv: KvLayout,
     settings: Settings,
-    batched_tokens: int,
     version: EngineVersion | None,
     legal_sizes: tuple[int, ...] = (),
 ) -> Blocks:
@@ -58,12 +57,12 @@ def blocks_of(
     `legal_sizes` are block sizes that the model takes, none: any. An illegal one counts as not said.
     """
     formats = dict(kv.block_bytes)
-    wanted = "mxfp4" if settings.fp4_indexer else (settings.kv_cache_dtype or "")
+    wanted = "mxfp4" if settings.fp4_indexer else settings.kv_cache_dtype
     name = next((n for n in formats if wanted == n or wanted.startswith(n)), next(iter(formats)))
     told = settings.block_size
     size = told if told and (not legal_sizes or told in legal_sizes) else kv.block_tokens
     steps = 2 if settings.async_scheduling and (version is None or version >= TWO_CHUNKS_SINCE) else 1
-    in_flight = steps * batched_tokens
+    in_flight = steps * settings.batched_tokens
     per_token = max(0, kv.prefill_blocks_per_8192_tokens - kv.fixed_blocks[1]) / _CHUNK
     shared = 1 if kv.replicated_over_tensor_parallel else settings.tensor_parallel
     return Blocks(

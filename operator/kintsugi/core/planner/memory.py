@@ -24,7 +24,7 @@ class GpuMemory:
     engines that start at all have something."""
 
 
-def divide(model: Model, gpu: Gpu, settings: Settings, utilization: float, batched_tokens: int) -> GpuMemory:
+def divide(model: Model, gpu: Gpu, settings: Settings) -> GpuMemory:
     """The division of one GPU. Figures below 0 are kept in `kv.low` and cut off by whoever counts blocks."""
     total = Figure(
         float(gpu.memory_bytes),
@@ -33,9 +33,9 @@ def divide(model: Model, gpu: Gpu, settings: Settings, utilization: float, batch
         gpu.confidence,
         f"catalog, {gpu.name}",
     )
-    usable = total.scaled(utilization, f"{utilization:g} of {gpu.name}'s memory")
+    usable = total.scaled(settings.utilization, f"{settings.utilization:g} of {gpu.name}'s memory")
     weights = weights_per_gpu(model, settings)
-    reserve = runtime_reserve(model, settings, batched_tokens)
+    reserve = runtime_reserve(model, settings)
     if settings.kv_cache_memory_bytes:
         kv = exact(float(settings.kv_cache_memory_bytes), "--kv-cache-memory-bytes")
         return GpuMemory(total, total, weights, reserve, kv)

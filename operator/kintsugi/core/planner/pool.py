@@ -33,7 +33,7 @@ def plan_pool(subject: Subject, catalog: Catalog, prices: Prices, options: Optio
     model, gpu = subject.model, subject.gpu
     if reason is not None or model is None or gpu is None:
         return _nothing_known(subject, reason)
-    memory = divide(model, gpu, subject.settings, subject.utilization, subject.batched_tokens)
+    memory = divide(model, gpu, subject.settings)
     context = subject.context or model.max_context
     kv = _kv(subject, subject.settings, memory, options, context)
     findings = [*_native(subject), *hardware_findings(subject, model, gpu)]
@@ -46,7 +46,7 @@ def plan_pool(subject: Subject, catalog: Catalog, prices: Prices, options: Optio
     fits = not any(finding.severity == "Error" for finding in findings)
     if not fits and kv is not None:
         kv = _emptied(kv) if _hopeless(findings) else kv
-    admitted = subject.max_num_seqs * subject.settings.data_parallel
+    admitted = subject.settings.max_num_seqs * subject.settings.data_parallel
     cost = _cost(subject, model, gpu, catalog, prices, options)
     if cost is None:
         findings.append(_no_price(subject, gpu, prices))
@@ -77,7 +77,7 @@ def plan_pool(subject: Subject, catalog: Catalog, prices: Prices, options: Optio
         offload=needs,
         offload_tokens=_offload_tokens(subject, kv),
         formulas=both_formulas(
-            model.loaded_bytes, memory, kv.blocks, subject.settings, subject.max_num_seqs, mean
+            model.loaded_bytes, memory, kv.blocks, subject.settings, subject.settings.max_num_seqs, mean
         )
         if kv
         else None,
@@ -120,7 +120,7 @@ def _kv(
     model = subject.model
     if model is None or model.kv is None or not model.kv.block_bytes:
         return None
-    blocks = blocks_of(model.kv, settings, subject.batched_tokens, subject.version, model.block_sizes)
+    blocks = blocks_of(model.kv, settings, subject.version, model.block_sizes)
     told = settings.num_gpu_blocks_override
     one = exact(told, "--num-gpu-blocks-override") if told else engine_blocks(memory, blocks)
     engines = settings.data_parallel
@@ -147,7 +147,7 @@ def _kv_findings(
     subject: Subject, model: Model, memory: GpuMemory, kv: KvPlan, other: Alternative | None, context: int
 ) -> list[PlanFinding]:
     found = context_findings(subject, memory, kv, context) if memory.kv.high > 0 else []
-    admitted = subject.max_num_seqs * subject.settings.data_parallel
+    admitted = subject.settings.max_num_seqs * subject.settings.data_parallel
     if dict(kv.concurrency)[context].value:
         found += queue_findings(subject, kv, admitted, context)
     copies = replication_finding(subject, model, kv, other, context) if other else None
@@ -168,7 +168,7 @@ def _spread_by_data(
         data_parallel=mine.data_parallel * mine.tensor_parallel,
         expert_parallel=True,
     )
-    memory = divide(model, gpu, spread, subject.utilization, subject.batched_tokens)
+    memory = divide(model, gpu, spread)
     theirs = _kv(subject, spread, memory, options, context)
     if theirs is None or not kv.tokens.value or memory.kv.low <= 0:
         return None

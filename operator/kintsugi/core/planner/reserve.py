@@ -15,6 +15,7 @@ ACTIVATION_BYTES: Final = 350e6
 MEGA_MOE_BYTES: Final = 12e9
 """Buffers of the MegaMoE backend, by which both start-up logs of vllm-project/recipes#762 (8xB200, Flash-0731, TP8 and
 DP8, 8,192 tokens a step) have less KV cache than without."""
+MEGA_MOE_BAND: Final = (0.7, 1.5)
 HIDDEN: Final = {
     ("deepseek-v4", "Flash"): 4096,
     ("deepseek-v4", "Pro"): 7168,
@@ -28,17 +29,17 @@ MegaMoE's buffers, 22 GB (8xB200, TP8 and DP8, vllm#51454); Pro on 8xH200 under 
 (recipes#381, #832)."""
 
 
-def runtime_reserve(model: Model, settings: Settings, batched_tokens: int) -> Figure:
+def runtime_reserve(model: Model, settings: Settings) -> Figure:
     """Bytes on one GPU that are neither weights nor KV cache. Assumed: no engine exports them."""
     hidden = HIDDEN.get((model.family, model.size)) or HIDDEN.get((model.family, "")) or 7168
-    activations = ACTIVATION_BYTES * batched_tokens / 1024 * hidden / 4096
+    activations = ACTIVATION_BYTES * settings.batched_tokens / 1024 * hidden / 4096
     buffers = MEGA_MOE_BYTES if settings.mega_moe else 0.0
     value = BASE_BYTES + (0 if settings.enforce_eager else GRAPH_BYTES) + buffers + activations
-    low, high = BAND
+    rest, (low, high), (least, most) = value - buffers, BAND, MEGA_MOE_BAND
     return Figure(
         value,
-        value * low,
-        value * high,
+        rest * low + buffers * least,
+        rest * high + buffers * most,
         "assumed",
-        f"context, NCCL, graphs, and activations of {batched_tokens:,} tokens a step; fitted to published start-up logs",
+        f"context, NCCL, graphs, and activations of {settings.batched_tokens:,} tokens a step; fitted to published start-up logs",
     )

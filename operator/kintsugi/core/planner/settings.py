@@ -3,48 +3,59 @@
 A value that can't be read is left out here: preflight reports it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from kintsugi.core.catalog.amount import bytes_of
+from kintsugi.core.catalog.catalog import Catalog
+from kintsugi.core.catalog.entities import Gpu, Model
+from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.argument import Argument, Command
-from kintsugi.core.command.number import share, whole
+from kintsugi.core.command.effective import Effective, effective
+from kintsugi.core.command.nested import object_of
+from kintsugi.core.command.number import whole
+from kintsugi.core.command.offload import TRANSFER
 
-LARGEST: Final = 10**15
-"""Numbers above this are slips, and would only overflow."""
+LARGEST: Final = 10**12
+"""Sizes above this are slips, and would only overflow; bytes may be 1,000 times as many."""
+SEQUENCES: Final = "max_num_seqs"
+UTILIZATION: Final = 0.92
+"""vLLM's own share of GPU memory (`vllm/config/cache.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command says. None: the engine's own default."""
+    """What the engine gets."""
 
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     data_parallel: int = 1
     expert_parallel: bool = False
     max_model_len: int | None = None
-    fits_context: bool = False
-    """`--max-model-len auto`: the engine takes the longest context that its memory holds."""
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    gpu_memory_utilization: float | None = None
+    """None: the engine takes the longest context that its memory holds (`--max-model-len auto`)."""
+    max_num_seqs: int = 1024
+    """Requests that one engine runs at a time."""
+    batched_tokens: int = 8192
+    """Tokens of one step."""
+    utilization: float = UTILIZATION
+    """Share of a GPU's memory that the engine takes."""
     kv_cache_memory_bytes: int | None = None
     """Set: the KV cache has this size per GPU, whatever the share of memory says."""
     num_gpu_blocks_override: int | None = None
     """Set: an engine has this many blocks, whatever its memory holds."""
-    kv_cache_dtype: str | None = None
+    kv_cache_dtype: str = "auto"
     fp4_indexer: bool = False
     block_size: int | None = None
+    """None: the engine's own choice."""
     enforce_eager: bool = False
     mega_moe: bool = False
     """DeepGEMM's fused expert kernels, which keep large buffers."""
     async_scheduling: bool = True
-    offload_bytes: int | None = None
+    offload_bytes: int = 0
     """Host memory of one engine for KV blocks."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """By flag: the JSON path of the field that says it, or `recipe`, `profile`, `default` …"""
+    """By flag, and `max_num_seqs`: the JSON path of the field that says it, or `recipe`, `profile`, `default` …"""
 
     @property
     def gpus(self) -> int:
@@ -54,109 +65,70 @@ class Settings:
     @property
     def layout(self) -> str:
         """`TP8`, `TP8 x DP2`, `DP8 + EP`."""
-        parts = [
-            f"{name}{size}"
-            for name, size in (
-                ("TP", self.tensor_parallel),
-                ("PP", self.pipeline_parallel),
-                ("DP", self.data_parallel),
-            )
-            if size > 1
-        ]
+        sizes = (("TP", self.tensor_parallel), ("PP", self.pipeline_parallel), ("DP", self.data_parallel))
+        parts = [f"{name}{size}" for name, size in sizes if size > 1]
         return " x ".join(parts or ["TP1"]) + (" + EP" if self.expert_parallel else "")
+
+    @property
+    def chosen_sequences(self) -> bool:
+        """Whether the user set `maxNumSeqs`, rather than a recipe, a profile or the engine."""
+        return self.origins.get(SEQUENCES, "").startswith("spec.")
 
     def origin(self, flag: str, fallback: str) -> str:
         """The JSON path that says `flag`; `fallback` where the user did not."""
         said = self.origins.get(flag, "")
-        return said if said.startswith(("spec.", "--")) else fallback
+        return said if said.startswith("spec.") else fallback
 
 
-def read_settings(command: Command) -> Settings:
-    """What `command` sets; where a flag comes twice, the last one counts."""
-    length = command.get("--max-model-len")
-    said = (length.value or "").strip().lower() if length else ""
+def read_settings(
+    command: Command,
+    model: Model | None = None,
+    gpu: Gpu | None = None,
+    version: EngineVersion | None = None,
+    catalog: Catalog | None = None,
+) -> Settings:
+    """What `command` sets, and the engine's defaults on that GPU. A value that the engine refuses counts as not said."""
+    told = effective(command, model, gpu, version, catalog)
+    share = told.gpu_memory_utilization
     return Settings(
-        tensor_parallel=_size(command, "--tensor-parallel-size"),
-        pipeline_parallel=_size(command, "--pipeline-parallel-size"),
-        data_parallel=_size(command, "--data-parallel-size"),
-        expert_parallel=_switch(command, "--enable-expert-parallel", False),
-        max_model_len=_positive(length),
-        fits_context=said in ("auto", "-1"),
-        max_num_seqs=_positive(command.get("--max-num-seqs")),
-        max_num_batched_tokens=_positive(command.get("--max-num-batched-tokens")),
-        gpu_memory_utilization=_share(command.get("--gpu-memory-utilization")),
-        kv_cache_memory_bytes=_positive(command.get("--kv-cache-memory-bytes")),
-        num_gpu_blocks_override=_positive(command.get("--num-gpu-blocks-override")),
-        kv_cache_dtype=_word(command.get("--kv-cache-dtype")),
-        fp4_indexer=_fp4_indexer(command),
-        block_size=_positive(command.get("--block-size")),
-        enforce_eager=_switch(command, "--enforce-eager", False),
-        mega_moe="mega_moe" in (_word(command.get("--moe-backend")) or ""),
-        async_scheduling=_switch(command, "--async-scheduling", True),
-        offload_bytes=_offload(command),
-        origins={argument.flag: argument.origin for argument in command.arguments},
+        tensor_parallel=_size(told.tensor_parallel),
+        pipeline_parallel=_size(told.pipeline_parallel),
+        data_parallel=_size(told.data_parallel),
+        expert_parallel=told.expert_parallel,
+        max_model_len=_at_most(told.max_model_len, LARGEST),
+        max_num_seqs=_size(told.max_num_seqs),
+        batched_tokens=_size(told.max_num_batched_tokens),
+        utilization=share if 0 < share <= 1 else UTILIZATION,
+        kv_cache_memory_bytes=_at_most(told.kv_cache_memory_bytes, LARGEST * 1000),
+        num_gpu_blocks_override=_number(command.get("--num-gpu-blocks-override")),
+        kv_cache_dtype=told.kv_cache_dtype.strip().lower(),
+        fp4_indexer="fp4" in told.indexer_cache.lower(),
+        block_size=_at_most(told.block_size, LARGEST),
+        enforce_eager=told.enforce_eager,
+        mega_moe="mega_moe" in (getattr(command.get("--moe-backend"), "value", None) or ""),
+        async_scheduling=command.on("--async-scheduling", True),
+        offload_bytes=_offload(command, told),
+        origins={argument.flag: argument.origin for argument in command.arguments}
+        | {SEQUENCES: told.origin("max_num_seqs")},
     )
 
 
-def _positive(argument: Argument | None) -> int | None:
-    number = whole(argument.value) if argument else None
-    return number if number is not None and 0 < number <= LARGEST else None
+def _size(number: int) -> int:
+    return number if 1 <= number <= LARGEST else 1
 
 
-def _size(command: Command, flag: str) -> int:
-    return _positive(command.get(flag)) or 1
+def _at_most(number: int | None, most: int) -> int | None:
+    return number if number is not None and 0 < number <= most else None
 
 
-def _word(argument: Argument | None) -> str | None:
-    return (argument.value or "").strip().lower() or None if argument else None
+def _number(argument: Argument | None) -> int | None:
+    return _at_most(whole(argument.value), LARGEST) if argument else None
 
 
-def _share(argument: Argument | None) -> float | None:
-    number = share(argument.value) if argument else None
-    return number if number is not None and 0 < number <= 1 else None
-
-
-def _switch(command: Command, flag: str, default: bool) -> bool:
-    argument = command.get(flag)
-    if argument is None:
-        return default
-    return (argument.value or "true").strip().lower() != "false"
-
-
-def _fp4_indexer(command: Command) -> bool:
-    """Whether the indexer's cache is mxfp4: `use_fp4_indexer_cache` is the old name of `indexer_kv_dtype: mxfp4`."""
-    found = False
-    for argument in command.arguments:
-        root, _, key = argument.flag.partition(".")
-        if root != "--attention-config":
-            continue
-        told = {key: argument.value} if key else _json(argument.value)
-        if "use_fp4_indexer_cache" in told:
-            found = str(told["use_fp4_indexer_cache"]).strip().lower() in ("true", "1", "none")
-        if "indexer_kv_dtype" in told:
-            found = "fp4" in str(told["indexer_kv_dtype"]).lower()
-    return found
-
-
-def _offload(command: Command) -> int | None:
-    """Bytes of host memory per engine, from `--kv-offloading-size` (GiB) or an offloading connector's own key."""
-    size = command.get("--kv-offloading-size")
-    if size is not None:
-        gib = share(size.value)
-        return int(gib * 2**30) if gib is not None and 0 < gib < 2**20 else None
-    connector = command.get("--kv-transfer-config")
-    extra = _json(connector.value if connector else None).get("kv_connector_extra_config")
-    told = extra if isinstance(extra, dict) else {}
-    whole = bytes_of(told.get("cpu_bytes_to_use"))
-    if whole:
-        return whole
-    per_rank = bytes_of(told.get("cpu_bytes_to_use_per_rank"))
-    return per_rank * _size(command, "--tensor-parallel-size") if per_rank else None
-
-
-def _json(text: str | None) -> dict[str, Any]:
-    try:
-        told = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
+def _offload(command: Command, told: Effective) -> int:
+    """Bytes of host memory per engine; one connector is told the bytes of each tensor parallel rank instead."""
+    if told.offload_bytes:
+        return min(told.offload_bytes, LARGEST * 1000)
+    extra = object_of(command.arguments, TRANSFER).get("kv_connector_extra_config")
+    each = bytes_of(extra.get("cpu_bytes_to_use_per_rank")) if isinstance(extra, dict) else None
+    return min(each * _size(told.tensor_parallel), LARGEST * 1000) if each else 0

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec
@@ -13,12 +12,6 @@ from kintsugi.core.command.choice import choose
 from kintsugi.core.command.origin import Origins
 from kintsugi.core.command.render import engine_command
 from kintsugi.core.planner.settings import Settings, read_settings
-
-DEFAULT_UTILIZATION: Final = 0.92
-"""vLLM's own default (`vllm/config/cache.py`)."""
-DEFAULT_SEQUENCES: Final = 1024
-DEFAULT_BATCHED_TOKENS: Final = 8192
-"""vLLM's own for GPUs of 70 GiB and more (`vllm/engine/arg_utils.py`), where the catalog does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +30,6 @@ class Subject:
     recipe: Recipe | None
     gpus_per_node: int | None
     nodes: int
-    max_num_seqs: int
-    batched_tokens: int
-    utilization: float
 
     @property
     def gpus(self) -> int:
@@ -67,25 +57,19 @@ class Subject:
 def subject_of(spec: DeploymentSpec, pool: Pool, catalog: Catalog) -> Subject:
     """Look one pool up."""
     choice = choose(spec, pool, catalog)
-    settings = read_settings(engine_command(spec, pool, catalog))
-    defaults = catalog.engine_defaults(choice.gpu, choice.version)
+    command = engine_command(spec, pool, catalog)
     return Subject(
         pool=pool,
         origins=Origins.of(spec, pool),
         model_id=spec.model.id,
         allowed=frozenset(spec.validation.allow),
-        settings=settings,
+        settings=read_settings(command, choice.model, choice.gpu, choice.version, catalog),
         model=choice.model,
         gpu=choice.gpu,
         version=choice.version,
         recipe=choice.recipe,
         gpus_per_node=choice.parallel.gpus,
         nodes=choice.parallel.nodes,
-        max_num_seqs=settings.max_num_seqs or (defaults.max_num_seqs if defaults else DEFAULT_SEQUENCES),
-        batched_tokens=settings.max_num_batched_tokens
-        or (defaults.max_num_batched_tokens if defaults else DEFAULT_BATCHED_TOKENS),
-        utilization=settings.gpu_memory_utilization
-        or (defaults.gpu_memory_utilization if defaults else DEFAULT_UTILIZATION),
     )
 
 
