@@ -9,39 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from kintsugi.core.preflight.finding import Finding
 
-class Found(Protocol):
-    """One finding of preflight."""
-
-    @property
-    def severity(self) -> str:
-        """`Error`, or `Warning`."""
-        ...
-
-    @property
-    def rule(self) -> str:
-        """Name of the rule, as `spec.validation.allow` takes it."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Path of the field."""
-        ...
-
-    @property
-    def message(self) -> str:
-        """What is wrong."""
-        ...
-
-    @property
-    def cure(self) -> str:
-        """What to do about it."""
-        ...
-
-
-Check = Callable[[Mapping[str, Any]], Sequence[Found]]
+Check = Callable[[Mapping[str, Any]], Sequence[Finding]]
 """Looks at a whole object as the API server holds it, and finds what is wrong with it."""
 
 LONGEST_WARNING: Final = 256
@@ -150,7 +122,7 @@ def unchecked(why: str) -> Answer:
 
 
 def _those_that_stood(
-    errors: Sequence[Found], new: Mapping[str, Any], old: Mapping[str, Any], check: Check
+    errors: Sequence[Finding], new: Mapping[str, Any], old: Mapping[str, Any], check: Check
 ) -> set[int]:
     """Places of the errors in `new` that `old` had too.
 
@@ -162,7 +134,7 @@ def _those_that_stood(
     return {place for place, each in enumerate(errors) if _identity(each, new, words) in was}
 
 
-def _identity(found: Found, raw: Mapping[str, Any], words: bool) -> tuple[str, ...]:
+def _identity(found: Finding, raw: Mapping[str, Any], words: bool) -> tuple[str, ...]:
     """What makes two findings the same, with a pool's name for its place: other pools may come and go."""
 
     def named(text: str) -> str:
@@ -213,16 +185,16 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _cause(found: Found) -> Cause:
+def _cause(found: Finding) -> Cause:
     path, text = _told(found)
     return Cause(path, found.rule, _cut(text, LONGEST_CAUSE))
 
 
-def _line(found: Found) -> str:
+def _line(found: Finding) -> str:
     return ": ".join(_told(found))
 
 
-def _told(found: Found) -> tuple[str, str]:
+def _told(found: Finding) -> tuple[str, str]:
     """The field to change, and what is wrong with it, with cure and rule."""
     match = _FIELD.fullmatch(found.message)
     path, message = (match[1], match[2]) if match else (found.path, found.message)
