@@ -48,6 +48,7 @@ bench: setup  ## Benchmarks, each with the bar it must meet
 generate: setup  ## Everything made from something else: CRDs, the chart's copies and tables
 	$(BIN)/kintsugi crds --helm helm/kintsugi/templates/crds.yaml
 	$(BIN)/python -m tests.unit.chart.readme
+	$(BIN)/python -m tests.unit.preflight.rules_page
 	$(BIN)/python -m tests.unit.command.write_golden
 	$(BIN)/python -m tests.unit.pod.write_golden
 

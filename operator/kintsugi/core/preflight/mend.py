@@ -1,7 +1,7 @@
 """What is left of an object without the fields that can't be read, so that one slip does not hide the others."""
 
+import json
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any, Final
 
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
@@ -13,7 +13,7 @@ _NEEDED: Final = (("spec",), ("spec", "model"), ("spec", "model", "id"))
 
 def without(raw: Mapping[str, Any], paths: Sequence[str]) -> DeepSeekV4Deployment | None:
     """The deployment without the fields at `paths`; None where too little is left to say anything."""
-    left = deepcopy(dict(raw))
+    left = json.loads(json.dumps(raw, default=str))  # parts may be shared: each place gets its own
     for _ in range(ROUNDS):
         places = [location for path in paths if (found := locate(left, path))[1] and (location := found[0])]
         if not places or any(place in _NEEDED or isinstance(place[-1], int) for place in places):
