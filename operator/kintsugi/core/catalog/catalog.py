@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kintsugi.core.catalog.compose import composed, covers
@@ -54,7 +55,7 @@ class Catalog:
         """The GPU of a name, an alias or a `nvidia.com/gpu.product` label, however spelled; None where unknown."""
         wanted = _plain(name[:_LONGEST_NAME]).removesuffix(_SHARED)
         spellings = {wanted, *(wanted.removeprefix(vendor) for vendor in _VENDOR_WORDS)} - {""}
-        return next((gpu for gpu in self.gpus if spellings & _spellings(gpu)), None)
+        return next((g for g in self.gpus if spellings & _spellings((g.name, *g.aliases))), None)
 
     def recipe(
         self,
@@ -141,5 +142,6 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _spellings(gpu: Gpu) -> set[str]:
-    return {_plain(name) for name in (gpu.name, *gpu.aliases)} - {""}
+@lru_cache(maxsize=1024)
+def _spellings(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(_plain(name) for name in names) - {""}
