@@ -142,6 +142,6 @@ def _claims() -> str:
     rows = []
     for claim, (said, truth) in ARTICLE.items():
         names = [f"`{rule.name}`" for rule in RULES if claim in rule.claims]
-        rows.append(f"| {claim} | {said} | {truth} | {', '.join(names) or '–'} |")
+        rows.append(f"| {claim} | {said} | {truth} | {', '.join(names) or 'no manifest can express it'} |")
     head = "## The article, claim by claim\n\n| | said | true | rules |\n|---|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
