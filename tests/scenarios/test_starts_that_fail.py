@@ -17,7 +17,9 @@ TOO_LONG = PREFIX + (
     "is larger than the available KV cache memory (24.32 GiB). Based on the available memory, the estimated maximum model "
     "length is 202496. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`."
 )
-UNKNOWN_FLAG = "usage: vllm serve [model_tag] [options]\nvllm serve: error: unrecognized arguments: --log-every-dream"
+UNKNOWN_FLAG = (
+    "usage: vllm serve [model_tag] [options]\nvllm serve: error: unrecognized arguments: --log-every-dream"
+)
 THROTTLED = (
     PREFIX
     + "huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://hub/LICENSE"
@@ -199,6 +201,41 @@ async def test_an_engine_that_served_and_can_not_start_again_for_a_known_cause_i
     assert scene.withheld().get(victim) == kind
     assert scene.condition("Degraded") == ("True", kind)
     assert all(scene.serving_pod(name) for name in others)
+
+
+async def test_a_start_that_failed_once_long_ago_protects_no_hung_engine() -> None:
+    """The end of a run that was overcome explains nothing that comes after it."""
+    scene = Scene(nodes=4)
+    began: dict[str, int] = {}
+
+    def second_time_lucky(pod: Json) -> Start:
+        restarts = sum(
+            c.get("restartCount", 0) for c in (pod.get("status") or {}).get("containerStatuses", ())
+        )
+        began[pod["metadata"]["name"]] = restarts
+        return Start() if restarts else dies(THROTTLED)
+
+    scene.cluster.on_start(second_time_lucky)
+    scene.deploy({"short": 3})
+    await scene.run(1800)
+    assert scene.serving() == 3
+    assert all(began.values())
+    victim = scene.names_of("short")[0]
+    scene.engines.change(victim, hung=True)
+    await scene.until_removed(within=3600)
+    assert scene.removals() == [victim]
+
+
+async def test_an_engine_killed_for_memory_while_it_served_is_not_said_to_fail_to_start() -> None:
+    scene = await warm({"short": 3})
+    victim = scene.names_of("short")[0]
+    scene.cluster.on_start(lambda pod: Start(boot_seconds=300.0))
+    scene.cluster.exit_container("llm", victim, 137, "OOMKilled")
+    await scene.run(120)
+    assert scene.condition("Degraded") == ("False", "Well")
+    await scene.run(600)
+    assert scene.serving() == 3
+    assert scene.removals() == []
 
 
 LORA = {"id": "deepseek-ai/DeepSeek-V4-Flash", "loraAdapters": [{"name": "tax", "path": "/models/tax"}]}

@@ -6,14 +6,22 @@ from typing import Final
 
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.classify import StartFailure, kinds
-from kintsugi.core.classify.of_instance import adapter_failure, start_failure
+from kintsugi.core.classify.of_instance import adapter_failure, failed_again, start_failure
+from kintsugi.core.finding import Detector
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance
 
 PASSING_SECONDS: Final = 60.0
 """Some causes pass by themselves: while a GPU or a volume is handed from one pod to the next. Real seconds."""
 _PASSING: Final = frozenset(
-    kind.name for kind in (kinds.UNSCHEDULABLE, kinds.MOUNT_FAILED, kinds.MULTI_ATTACH, kinds.PVC_UNBOUND)
+    kind.name
+    for kind in (
+        kinds.UNSCHEDULABLE,
+        kinds.MOUNT_FAILED,
+        kinds.MULTI_ATTACH,
+        kinds.PVC_UNBOUND,
+        kinds.SANDBOX_FAILED,
+    )
 )
 MOST_NAMED: Final = 3
 """Pods that a message names; of the others it gives the number."""
@@ -68,6 +76,7 @@ def _counts(instance: Instance, view: PoolView, failure: StartFailure, now: floa
     if failure.kind in _PASSING and now - instance.created_at < PASSING_SECONDS:
         return False
     verdict = view.verdicts.get(instance.uid)
-    if verdict is not None and any(finding.reason == failure.kind for finding in verdict.findings):
+    about_life = [f for f in verdict.findings if f.detector is Detector.DEAD] if verdict else []
+    if any(finding.reason == failure.kind for finding in about_life):
         return True
-    return bool(instance.waiting_reason) and not failure.recreate_helps
+    return not failure.recreate_helps and any(failed_again(instance, finding.since) for finding in about_life)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus
-from kintsugi.core.classify.of_instance import start_failure
+from kintsugi.core.classify.of_instance import failed_again, start_failure
 from kintsugi.core.finding import Detector, Finding, Verdict
 from kintsugi.core.moment import epoch
 from kintsugi.core.poolview import PoolView
@@ -164,7 +164,9 @@ def exhausted(q: Question) -> Answer:
 def cause(q: Question) -> Answer:
     """A new pod of the same spec would fail as this one does: what is named has to be corrected first (S01, S51, S52)."""
     failure = start_failure(q.instance, q.snapshot.deployment.spec)
-    if failure is None or failure.recreate_helps or q.instance.phase in ("Failed", "Succeeded"):
+    tried = q.finding.detector is Detector.DEAD and failed_again(q.instance, q.finding.since)
+    over = q.instance.phase in ("Failed", "Succeeded")
+    if failure is None or failure.recreate_helps or not tried or over:
         return Answer("cause", True, "nothing is known that a new pod would meet again")
     return Answer(failure.kind, False, f"a new pod would fail in the same way: {failure.message}"[:500])
 

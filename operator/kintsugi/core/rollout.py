@@ -224,7 +224,8 @@ def _does_not_come_up(instance: Instance, view: PoolView, setting: Setting) -> s
     """Why this pod of the new revision will not be Ready: the rollout goes no further (S06)."""
     if instance.ready or instance.ready_since:
         return None
-    failure = start_failure(instance, setting.deployment.spec)
+    starting = instance.started_at is None or view.verdict(instance.uid) is Verdict.STARTING
+    failure = start_failure(instance, setting.deployment.spec) if starting else None
     hopeless = instance.waiting_reason in FATAL_WAITS or instance.restarts >= RESTARTS_OF_A_BROKEN_START
     if failure is not None and (hopeless or failure.retry is Retry.NEVER):
         return f"{instance.name} does not start ({failure.kind}): {failure.message}"[:700]

@@ -124,6 +124,36 @@ def test_a_pod_that_can_not_mount_waits_and_is_not_recreated(event: Told, kind: 
     assert (found.kind, found.retry, found.recreate_helps) == (kind, Retry.BY_KUBELET, False)
 
 
+@pytest.mark.parametrize("after", ["SuccessfulAttachVolume", "Pulling", "Pulled"])
+def test_a_mount_that_worked_in_the_end_is_no_failure_while_the_image_is_pulled(after: str) -> None:
+    before = Told("FailedMount", "MountVolume.SetUp failed: timed out")
+    assert classify(waits("ContainerCreating", events=(before, Told(after, "on its way")))) is None
+    again = classify(waits("ContainerCreating", events=(Told(after, "on its way"), before)))
+    assert again is not None
+    assert again.kind == "MountFailed"
+
+
+def test_a_node_that_can_not_set_the_pod_up_is_named_as_such() -> None:
+    event = Told("FailedCreatePodSandBox", 'plugin type="calico" failed (add): no addresses left')
+    found = classify(waits("ContainerCreating", events=(event,)))
+    assert found is not None
+    assert found.kind == "SandboxFailed"
+
+
+def test_the_two_words_of_a_failed_pull_say_the_same() -> None:
+    """They take turns, and what status says must not."""
+    detail = 'rpc error: code = NotFound desc = failed to pull image "r/x:1": not found'
+    words = [
+        waits("ErrImagePull", detail),
+        waits("ImagePullBackOff", f'Back-off pulling image "r/x:1": ErrImagePull: {detail}'),
+    ]
+    first, second = map(classify, words)
+    assert first == second
+    bare = classify(waits("ImagePullBackOff", 'Back-off pulling image "r/x:1"'))
+    assert bare is not None
+    assert bare.reason == 'image "r/x:1" can\'t be pulled'
+
+
 @pytest.mark.parametrize(
     ("reason", "message", "kind"),
     [

@@ -107,6 +107,13 @@ MOUNT_FAILED: Final = Kind(
     "model.source",
     "The node can't mount a volume: check {at} and the storage driver; the kubelet tries again",
 )
+SANDBOX_FAILED: Final = Kind(
+    "SandboxFailed",
+    Retry.BY_KUBELET,
+    True,
+    "podTemplate",
+    "The node can't set up a place for the pod: look at its network plugin and, where {at} names one, at the runtime class",
+)
 MODEL_FETCH_THROTTLED: Final = Kind(
     "ModelFetchThrottled",
     Retry.BACK_OFF,

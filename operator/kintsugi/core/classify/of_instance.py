@@ -1,7 +1,7 @@
 """A pod of a snapshot as the facts of its start, with the fields of the spec that it was made from."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kintsugi.api.model import Model
 from kintsugi.api.spec import DeploymentSpec
@@ -10,7 +10,13 @@ from kintsugi.core.classify.classify import classify
 from kintsugi.core.classify.facts import StartFacts
 from kintsugi.core.classify.failure import StartFailure, made
 from kintsugi.core.classify.lines import one_line
+from kintsugi.core.classify.pod import CONFIG_WAITS, IMAGE_WAITS
 from kintsugi.core.snapshot import Instance
+
+SLACK_SECONDS: Final = 1.0
+"""Times of Kubernetes have whole seconds."""
+NEVER_RAN: Final = IMAGE_WAITS | CONFIG_WAITS
+"""Waits of a container that was not even started."""
 
 
 def start_failure(instance: Instance, spec: DeploymentSpec) -> StartFailure | None:
@@ -18,6 +24,15 @@ def start_failure(instance: Instance, spec: DeploymentSpec) -> StartFailure | No
     if instance.ready or instance.deleting:
         return None
     return classify(start_facts(instance, spec))
+
+
+def failed_again(instance: Instance, down_since: float) -> bool:
+    """Whether a start failed after the engine went down at `down_since` (epoch seconds): the end of a run that had served
+    is no failed start, and neither is one that was overcome long ago."""
+    if instance.waiting_reason in NEVER_RAN:
+        return True
+    ended = instance.last_termination
+    return ended is not None and ended.finished_at > down_since + SLACK_SECONDS
 
 
 def adapter_failure(instance: Instance, spec: DeploymentSpec) -> StartFailure | None:

@@ -30,6 +30,9 @@ REFUSED: Final = re.compile(
 _DISK: Final = re.compile(
     r"ephemeral.{0,8}storage|disk.?pressure|nodefs|imagefs|Usage of EmptyDir volume", re.IGNORECASE
 )
+_GOES_ON: Final = frozenset({"SuccessfulAttachVolume", "Pulling", "Pulled", "Created", "Started"})
+_BACK_OFF: Final = re.compile(r'^Back-off pulling image ("[^"]*")(?:: (?:\w+: )?(?P<why>.+))?', re.DOTALL)
+"""The kubelet's two words for one failure take turns; what is said must not, or status would be written each time."""
 _KEY: Final = re.compile(
     r"couldn't find key (?P<key>\S+) in (?P<what>Secret|ConfigMap) (?P<name>\S+)", re.IGNORECASE
 )
@@ -53,7 +56,7 @@ def of_pod(start: StartFacts) -> StartFailure | None:
     if not start.scheduled:
         return _unscheduled(start)
     if start.waiting_reason in IMAGE_WAITS:
-        return _found(start, kinds.IMAGE_PULL, start.waiting_message or start.waiting_reason)
+        return _found(start, kinds.IMAGE_PULL, _pull(start))
     if start.waiting_reason in CONFIG_WAITS:
         return _configuration(start)
     if start.waiting_reason in CREATING and start.exit_code is None:
@@ -63,6 +66,14 @@ def of_pod(start: StartFacts) -> StartFailure | None:
 
 def _found(start: StartFacts, kind: Kind, said: str, field: str = "") -> StartFailure:
     return made(kind, one_line(said), start.path(field or kind.field))
+
+
+def _pull(start: StartFacts) -> str:
+    said = start.waiting_message or start.waiting_reason
+    back_off = _BACK_OFF.match(said)
+    if back_off is None:
+        return said
+    return back_off["why"] or f"image {back_off[1]} can't be pulled"
 
 
 def _ended(start: StartFacts) -> StartFailure | None:
@@ -124,6 +135,8 @@ def _reference(start: StartFacts, said: str) -> str:
 def _mounting(start: StartFacts) -> StartFailure | None:
     """A pod that is being created, and for which mounting a volume fails again and again."""
     for event in reversed(start.events):
+        if event.reason in _GOES_ON:
+            return None  # what could not be mounted before is there now
         if event.reason not in (
             "FailedMount",
             "FailedAttachVolume",
@@ -131,6 +144,8 @@ def _mounting(start: StartFacts) -> StartFailure | None:
             "FailedCreatePodSandBox",
         ):
             continue
+        if event.reason == "FailedCreatePodSandBox":
+            return _found(start, kinds.SANDBOX_FAILED, event.message)
         claim = _CLAIM.search(event.message)
         lacking = _OBJECT.search(event.message)
         if claim:
