@@ -12,7 +12,7 @@ class Pod:
     """One pod whose life is set by hand."""
 
     def __init__(self, stage: Stage | None = None) -> None:
-        self.stage = stage or Stage(deployment())
+        self.stage = stage or Stage(deployment(engine={"startBudgetSeconds": 1800}))
         self.engine = Engine([Rank(running=1)])
         self.fields: dict[str, Any] = {"started_at": EPOCH - 5_000, "ready_since": EPOCH - 4_000}
 
