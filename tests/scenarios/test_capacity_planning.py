@@ -5,7 +5,8 @@ import pytest
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.planner.offload import offload_needs
 from kintsugi.core.planner.options import Options
-from tests.unit.planner.subjects import FLASH, PRO, held, message, planned, rules
+from kintsugi.core.planner.plan import plan
+from tests.unit.planner.subjects import FLASH, PRO, held, message, planned, rules, spec_of
 
 GIB = 2**30
 
@@ -133,3 +134,18 @@ def test_s47_a_plan_with_offload_says_what_the_pod_needs() -> None:
     assert made.offload.per_engine == 200 * GIB
     assert made.offload_tokens is not None
     assert made.offload_tokens > 100_000_000
+
+
+def test_s47_a_pod_with_less_is_warned_with_both_computed_minima() -> None:
+    engine = {"kvOffload": {"hostMemoryPerEngine": "200Gi"}, "shm": {"size": "16Gi"}}
+    template = {"spec": {"containers": [{"name": "engine", "resources": {"limits": {"memory": "512Gi"}}}]}}
+    spec = spec_of(
+        FLASH,
+        hardware={"gpu": "B200", "gpusPerInstance": 4},
+        engine={**engine, "args": {"dataParallelSize": 4}},
+        podTemplate=template,
+    )
+    told = message(plan(spec)[0], "OffloadNeedsHost")
+    assert "OffloadNeedsHost" in rules(plan(spec)[0], "Warning")
+    for words in ("resources.limits.memory is 512Gi", "spec.engine.shm.size is 16Gi", "4 x 200Gi"):
+        assert words in told

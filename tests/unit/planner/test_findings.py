@@ -160,3 +160,30 @@ def test_bands_widen_when_figures_are_added_and_taken_away() -> None:
     assert ten.plus(three, "").high == 23
     assert exact(1, "").plus(exact(2, ""), "").basis == "measured"
     assert ten.minus(banded(30, 1, 1, ""), "").floored().value == 0
+
+
+def test_a_context_beyond_the_models_own_is_planned_for_the_models() -> None:
+    made = planned(FLASH, "H200", 8, maxModelLen=2_000_000)
+    assert "ContextBeyondModel" in rules(made, "Warning")
+    assert made.context == 1_048_576
+
+
+def test_nvfp4_weights_need_blackwell() -> None:
+    assert "UnsupportedGpu" in rules(planned("nvidia/DeepSeek-V4-Flash-NVFP4", "MI355X", 8), "Error")
+
+
+@pytest.mark.parametrize("context", [1, 255, 256, 257])
+def test_the_shortest_contexts_are_planned_too(context: int) -> None:
+    made = planned(FLASH, "H200", 4, maxModelLen=context)
+    assert made.kv is not None
+    assert made.kv.longest == context
+    assert [tokens for tokens, _ in made.kv.concurrency] == [context]
+
+
+def test_offload_that_the_pod_has_room_for_is_only_told() -> None:
+    engine = {
+        "kvOffload": {"hostMemoryPerEngine": "10Gi"},
+        "shm": {"size": "64Gi"},
+        "resources": {"limits": {"memory": "256Gi"}},
+    }
+    assert "OffloadNeedsHost" in rules(planned(FLASH, "H200", 4, engine=engine), "Info")

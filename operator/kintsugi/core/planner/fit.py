@@ -54,6 +54,7 @@ def hardware_findings(subject: Subject, model: Model, gpu: Gpu) -> tuple[PlanFin
     found = [
         _generation(subject, model, gpu),
         _floor(subject, model, gpu),
+        _context(subject, model),
         *_parallelism(subject, model),
         *_nodes(subject, gpu),
     ]
@@ -88,6 +89,14 @@ def _set_kv(subject: Subject) -> float:
 
 def _generation(subject: Subject, model: Model, gpu: Gpu) -> PlanFinding | None:
     if gpu.compute_capability is None:
+        if model.quantization == "nvfp4":
+            return PlanFinding(
+                "Warning" if UNSUPPORTED_GPU in subject.allowed else "Error",
+                UNSUPPORTED_GPU,
+                subject.origins.path("hardware", "gpu"),
+                f"{model.id} has NVFP4 weights, which only datacenter Blackwell computes; {gpu.name} is another vendor's",
+                "use the native checkpoint",
+            )
         if subject.verified:
             return None
         severity: Severity = "Warning"
@@ -126,6 +135,19 @@ def _floor(subject: Subject, model: Model, gpu: Gpu) -> PlanFinding | None:
         subject.origins.path("hardware", "gpus_per_instance"),
         f"{where} ({gpu.name}) hold {have:,} GB; {model.id} needs at least {need:,.0f} GB: {have:,} < {need:,.0f}",
         f"use at least {least} {gpu.name}, on several nodes (nodesPerInstance) where one has fewer, or GPUs with more memory",
+    )
+
+
+def _context(subject: Subject, model: Model) -> PlanFinding | None:
+    told = subject.settings.max_model_len
+    if told is None or told <= model.max_context:
+        return None
+    return PlanFinding(
+        "Warning",
+        "ContextBeyondModel",
+        subject.path("--max-model-len", "engine", "args", "max_model_len"),
+        f"a context of {grouped(told)} tokens is more than {model.id} has: it is planned for {grouped(model.max_context)}",
+        f"use at most {model.max_context}",
     )
 
 

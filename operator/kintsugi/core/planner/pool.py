@@ -16,6 +16,7 @@ from kintsugi.core.planner.cost import per_million_tokens, tokens_per_second
 from kintsugi.core.planner.figure import exact
 from kintsugi.core.planner.finding import PlanFinding
 from kintsugi.core.planner.fit import hardware_findings, unplannable, weights_finding
+from kintsugi.core.planner.host import host_finding
 from kintsugi.core.planner.kv import blocks_of, concurrency, longest_request
 from kintsugi.core.planner.memory import GpuMemory, divide, engine_blocks
 from kintsugi.core.planner.offload import offload_needs
@@ -56,6 +57,7 @@ def plan_pool(subject: Subject, catalog: Catalog, prices: Prices, options: Optio
         needs = offload_needs(
             subject.settings.offload_bytes, engines, subject.version, options.offload_factor
         )
+        findings.append(host_finding(subject, needs))
     mean = options.mean(context)
     return PoolPlan(
         name=subject.pool.name,
