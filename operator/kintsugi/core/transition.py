@@ -2,6 +2,7 @@
 
 from kintsugi.api.condition import find_condition
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus
+from kintsugi.core.classify.kinds import KIND_NAMES
 from kintsugi.core.plan import Happening
 
 TOLD_CONDITIONS = (
@@ -25,6 +26,7 @@ def happenings(before: DeploymentStatus, after: DeploymentStatus) -> tuple[Happe
         *_verdicts(before, after),
         *_attempts(before, after),
         *_conditions(before, after),
+        *_starts(before, after),
         *_rollouts(before, after),
         *_capacity(before, after),
     )
@@ -75,6 +77,15 @@ def _conditions(before: DeploymentStatus, after: DeploymentStatus) -> list[Happe
         if new is not None and changed and new.status == status:
             told.append(Happening(reason, f"{new.reason}: {new.message}", True, "Report"))
     return told
+
+
+def _starts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:
+    """Why pods do not start, once for each cause."""
+    new, old = find_condition(after.conditions, "Degraded"), find_condition(before.conditions, "Degraded")
+    if new is None or new.status != "True" or new.reason not in KIND_NAMES:
+        return []
+    known = old is not None and (old.status, old.reason) == (new.status, new.reason)
+    return [] if known else [Happening("StartFailed", f"{new.reason}: {new.message}", True, "Report")]
 
 
 def _rollouts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:

@@ -45,6 +45,23 @@ def test_the_engines_own_end_comes_before_that_of_an_init_container() -> None:
     assert got.last_termination == Termination(137, "OOMKilled", "", 0.0)
 
 
+def test_another_container_keeps_the_pod_from_being_ready() -> None:
+    engine = {"name": "engine", "ready": True, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    got = read({"containerStatuses": [engine, {"name": "proxy", "state": {"waiting": waiting}}]})
+    assert (got.waiting_reason, got.waiting_message) == (
+        "ImagePullBackOff",
+        "container proxy: Back-off pulling image",
+    )
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "no config"}}
+    got = read({"containerStatuses": [engine, {"name": "proxy", "state": ended, "ready": False}]})
+    assert got.last_termination == Termination(1, "Error", "container proxy: no config", 0.0)
+    got = read(
+        {"containerStatuses": [engine, {"name": "proxy", "lastState": ended, "state": {}, "ready": True}]}
+    )
+    assert got.last_termination is None
+
+
 def test_sharing_the_nodes_memory_is_seen() -> None:
     assert read({}, {"hostIPC": True}).host_ipc
     assert not read({}, {"hostIPC": "yes"}).host_ipc

@@ -192,17 +192,36 @@ def test_a_pod_on_its_way_has_not_failed(start: StartFacts) -> None:
     assert classify(start) is None
 
 
-def test_an_init_container_that_fails_is_named() -> None:
+@pytest.mark.parametrize(
+    ("words", "kind", "says"),
+    [
+        ("init container preflight: weights are missing", "InitContainerFailed", "weights are missing"),
+        (
+            "init container fetch: 429 Client Error: Too Many Requests for url: x",
+            "ModelFetchThrottled",
+            "429",
+        ),
+        ("container proxy: Error: no such file: envoy.yaml", "SidecarFailed", "envoy.yaml"),
+        ("container proxy: CUDA out of memory", "SidecarFailed", "proxy"),
+    ],
+)
+def test_another_container_that_fails_is_named(words: str, kind: str, says: str) -> None:
     start = waits(
-        "CrashLoopBackOff",
-        "init container preflight: back-off 10s",
-        exit_code=1,
-        ended_message="init container preflight: weights are missing",
+        "CrashLoopBackOff", "back-off 10s", exit_code=1, ended_message=words, log=("ValueError: engine",)
     )
     found = classify(start)
     assert found is not None
-    assert found.kind == "InitContainerFailed"
-    assert "weights are missing" in found.reason
+    assert found.kind == kind
+    assert says in found.reason
+
+
+def test_an_image_of_another_container_is_not_the_engines() -> None:
+    found = classify(waits("ImagePullBackOff", 'container proxy: Back-off pulling image "nowhere/proxy:1"'))
+    assert found is not None
+    assert (found.kind, found.field) == ("ImagePull", "spec.podTemplate")
+    secret = classify(waits("CreateContainerConfigError", 'container proxy: secret "tls" not found'))
+    assert secret is not None
+    assert secret.field == "spec.podTemplate"
 
 
 def test_a_claim_of_the_hubs_cache_is_looked_for_where_it_was_written() -> None:

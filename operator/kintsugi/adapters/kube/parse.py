@@ -94,7 +94,7 @@ def instance(
         restarts=_whole(engine.get("restartCount")),
         waiting_reason=waiting_reason,
         waiting_message=waiting_message or str(status.get("message") or unscheduled.get("message") or ""),
-        last_termination=_termination(engine) or _init_termination(status),
+        last_termination=_termination(engine) or _other_termination(status),
         pod_ip=str(status.get("podIP") or ""),
         annotations={str(k): str(v) for k, v in _map(meta, "annotations").items()},
         scrape=scrape,
@@ -212,7 +212,19 @@ def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[str, 
             return str(
                 stuck["reason"]
             ), f"init container {init.get('name')}: {stuck.get('message') or ''}".rstrip(": ")
+    for other in _others(status):
+        stuck = _map(_map(other, "state"), "waiting")
+        if stuck.get("reason") not in (None, "", "PodInitializing", "ContainerCreating"):
+            said = f"container {other.get('name')}: {stuck.get('message') or ''}".rstrip(": ")
+            return str(stuck["reason"]), said
     return reason, message
+
+
+def _others(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Containers beside the engine's: a pod is not Ready before all of them are."""
+    return [
+        each for each in _list(status.get("containerStatuses")) if each.get("name") != names.ENGINE_CONTAINER
+    ]
 
 
 def _termination(engine: Mapping[str, Any]) -> Termination | None:
@@ -228,12 +240,13 @@ def _termination(engine: Mapping[str, Any]) -> Termination | None:
     )
 
 
-def _init_termination(status: Mapping[str, Any]) -> Termination | None:
-    """The failed end of an init container that keeps the engine from its first start."""
-    for init in _list(status.get("initContainerStatuses")):
-        ended = _termination(init)
-        if ended is not None and ended.exit_code != 0 and not init.get("ready"):
-            return replace(ended, message=f"init container {init.get('name')}: {ended.message}")
+def _other_termination(status: Mapping[str, Any]) -> Termination | None:
+    """The failed end of another container of the pod, which keeps it from being Ready; init containers first."""
+    inits = [("init container", each) for each in _list(status.get("initContainerStatuses"))]
+    for what, each in (*inits, *(("container", other) for other in _others(status))):
+        ended = _termination(each)
+        if ended is not None and ended.exit_code != 0 and not each.get("ready"):
+            return replace(ended, message=f"{what} {each.get('name')}: {ended.message}")
     return None
 
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from kintsugi.core.classify import kinds
-from kintsugi.core.classify.facts import StartFacts
+from kintsugi.core.classify.facts import OTHER_CONTAINER, StartFacts
 from kintsugi.core.classify.failure import StartFailure, made
 from kintsugi.core.classify.lines import Line, first_error, lines_of, one_line
 from kintsugi.core.classify.pod import CREATING, of_pod
@@ -23,7 +23,6 @@ _SIGNALS: Final = {
     139: "SIGSEGV",
     143: "SIGTERM",
 }
-_INIT: Final = re.compile(r"^init container (?P<name>\S+?):")
 _ENDED_BY_OTHERS: Final = frozenset({0, 130, 137, 143})
 """Exit codes of an engine that somebody told to stop: SIGTERM may end in 0 (S52: 143)."""
 
@@ -40,6 +39,9 @@ def classify(start: StartFacts) -> StartFailure | None:
         return found
     if start.exit_code is None and start.waiting_reason in CREATING:
         return None
+    other = OTHER_CONTAINER.match(start.ended_message) or OTHER_CONTAINER.match(start.waiting_message)
+    if other:
+        return _beside(start, other)
     lines = lines_of(_texts(start))
     sign = first_sign(lines)
     if start.ended_reason == "OOMKilled":
@@ -60,6 +62,18 @@ def _texts(start: StartFacts) -> list[str]:
     if start.waiting_reason not in CREATING and start.waiting_reason != "CrashLoopBackOff":
         texts.append(start.waiting_message)
     return texts
+
+
+def _beside(start: StartFacts, other: re.Match[str]) -> StartFailure:
+    """Another container of the pod fails; a check before the start may well say in the engine's words what is missing."""
+    kind = kinds.INIT_FAILED if other["init"] else kinds.SIDECAR_FAILED
+    said = other.string[other.end() :]
+    lines = lines_of([said])
+    sign = first_sign(lines)
+    if sign is not None and other["init"]:
+        return _signed(start, sign)
+    text = start.ended_reason if start.ended_reason == "OOMKilled" else first_error(lines)
+    return made(kind, one_line(f"{other.group(0)} {text or start.waiting_reason}"), start.path(kind.field))
 
 
 def _signed(start: StartFacts, found: Found) -> StartFailure:
@@ -111,10 +125,6 @@ def _too_short(start: StartFacts, lines: tuple[Line, ...]) -> StartFailure:
 
 def _crash(start: StartFacts, lines: tuple[Line, ...]) -> StartFailure | None:
     said = first_error(lines)
-    init = _INIT.match(start.waiting_message)
-    if init or _INIT.match(start.ended_message):
-        text = said or start.waiting_message
-        return made(kinds.INIT_FAILED, one_line(text), start.path(kinds.INIT_FAILED.field))
     code = start.exit_code
     if code is None and start.waiting_reason == "CrashLoopBackOff":
         return None  # it ended, and nobody says how

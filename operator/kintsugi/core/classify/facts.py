@@ -1,6 +1,11 @@
 """What is known of one start: what Kubernetes says of the pod, and the end of what its engine wrote."""
 
+import re
 from dataclasses import dataclass
+from typing import Final
+
+OTHER_CONTAINER: Final = re.compile(r"^(?P<init>init )?container (?P<name>\S+?):\s*")
+"""How messages begin that are about another container of the pod than the engine's."""
 
 
 @dataclass(frozen=True, slots=True)

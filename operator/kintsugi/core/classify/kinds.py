@@ -245,6 +245,14 @@ INIT_FAILED: Final = Kind(
     "Look at the log of that container; the engine is not started before it succeeds",
 )
 
+SIDECAR_FAILED: Final = Kind(
+    "SidecarFailed",
+    Retry.BACK_OFF,
+    False,
+    "podTemplate",
+    "Look at the log of that container; the pod takes no traffic before it is ready too",
+)
+
 KINDS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
 """Every kind, in the order of this file."""
 KIND_NAMES: Final = frozenset(kind.name for kind in KINDS)

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from kintsugi.core.classify import kinds
-from kintsugi.core.classify.facts import StartFacts
+from kintsugi.core.classify.facts import OTHER_CONTAINER, StartFacts
 from kintsugi.core.classify.failure import Kind, StartFailure, made
 from kintsugi.core.classify.lines import one_line
 
@@ -65,6 +65,8 @@ def of_pod(start: StartFacts) -> StartFailure | None:
 
 
 def _found(start: StartFacts, kind: Kind, said: str, field: str = "") -> StartFailure:
+    if OTHER_CONTAINER.match(said):
+        field = "podTemplate"
     return made(kind, one_line(said), start.path(field or kind.field))
 
 
@@ -128,6 +130,8 @@ def _configuration(start: StartFacts) -> StartFailure:
 
 def _reference(start: StartFacts, said: str) -> str:
     """Which field refers to the object: the one whose name is said, as far as the facts tell; else the environment."""
+    if OTHER_CONTAINER.match(start.waiting_message):
+        return "podTemplate"
     named = [field for field, name in start.references if name and name in said]
     return named[0] if named else "engine"
 
