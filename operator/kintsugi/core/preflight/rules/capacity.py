@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kintsugi.core.planner.finding import PlanFinding
 from kintsugi.core.planner.plan import plan
+from kintsugi.core.planner.result import PoolPlan
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.rules.context import LENGTH, length_of
 from kintsugi.core.preflight.rules.gpus import count_path, hardware
@@ -12,35 +12,52 @@ from kintsugi.core.preflight.rules.kv import SEQUENCES
 from kintsugi.core.preflight.view import PoolView, View
 
 _FLASH: Final = "deepseek-ai/DeepSeek-V4-Flash"
+USUAL_SHARE: Final = 8
+"""Where a pool has no range, requests are taken to be an eighth of the context on average. Assumed."""
 _CONTEXT: Final = ("ContextExceedsKv", "ContextMayExceedKv")
 
 
-def _planned(view: View) -> Iterator[tuple[PoolView, PlanFinding]]:
-    """What the planner finds of each vLLM pool whose GPUs a person has named."""
+def _planned(view: View) -> Iterator[tuple[PoolView, PoolPlan]]:
+    """The plan of each vLLM pool whose GPUs a person has named."""
     pools = [pool for pool in view.pools if pool.vllm and pool.gpu_name and pool.gpu and pool.model]
     if not pools:
         return
     by_name = {each.name: each for each in plan(view.spec, view.catalog)}
     for pool in pools:
-        for finding in by_name[pool.pool.name].findings:
-            yield pool, finding
+        yield pool, by_name[pool.pool.name]
 
 
 def _sequences(view: View) -> Iterator[Said]:
-    for pool, finding in _planned(view):
+    for pool, planned in _planned(view):
         found = pool.written(SEQUENCES)
-        if finding.rule == "QueuesAbove" and finding.severity == "Warning" and found:
-            yield Said(found.origin, f"lets {found.value} requests run: {finding.message}", finding.cure)
+        if found is None or not _far_beyond(pool, planned):
+            continue
+        for finding in planned.findings:
+            if finding.rule == "QueuesAbove" and finding.severity == "Warning":
+                yield Said(found.origin, f"lets {found.value} requests run: {finding.message}", finding.cure)
+
+
+def _far_beyond(pool: PoolView, planned: PoolPlan) -> bool:
+    """Whether even usual requests do not fit: those of the pool's range, else an eighth of the context at a time."""
+    if pool.pool.max_tokens is not None:
+        return True
+    held = (
+        max((int(f.value) for length, f in planned.kv.concurrency if length == planned.context), default=0)
+        if planned.kv
+        else 0
+    )
+    return planned.admitted is not None and held * USUAL_SHARE < planned.admitted
 
 
 def _no_room(view: View) -> Iterator[Said]:
-    for pool, finding in _planned(view):
-        if finding.rule == "WeightsDoNotFit" and _enough_on_paper(pool):
-            yield Said(count_path(pool), f"may be too few: {finding.message}", finding.cure)
+    for pool, planned in _planned(view):
         found, length = pool.written(LENGTH), length_of(pool)
         safe = pool.choice.recipe.safe_context if pool.choice.recipe else None
-        if finding.rule in _CONTEXT and found and length and not (safe and length > safe):
-            yield Said(found.origin, f"is {length}: {finding.message}", finding.cure)
+        for finding in planned.findings:
+            if finding.rule == "WeightsDoNotFit" and _enough_on_paper(pool):
+                yield Said(count_path(pool), f"may be too few: {finding.message}", finding.cure)
+            if finding.rule in _CONTEXT and found and length and not (safe and length > safe):
+                yield Said(found.origin, f"is {length}: {finding.message}", finding.cure)
 
 
 def _enough_on_paper(pool: PoolView) -> bool:

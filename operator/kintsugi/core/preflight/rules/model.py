@@ -11,6 +11,8 @@ from kintsugi.core.preflight.view import PoolView, View
 _FLASH: Final = "deepseek-ai/DeepSeek-V4-Flash"
 _OFFICIAL: Final = "deepseek-ai/DeepSeek-V4-Flash-0731"
 _V41: Final = "deepseek-ai/DeepSeek-V4.1-Flash"
+_OF_VLLM: Final = ("vllm-openai", "vllm")
+"""Names of images whose tags are vLLM's versions."""
 
 
 def image(tag: str) -> dict[str, str]:
@@ -62,6 +64,9 @@ def _version_unknown(view: View) -> Iterator[Said]:
 
 def _version_contradicts(view: View) -> Iterator[Said]:
     for pool in view.pools:
+        name = pool.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+        if name not in _OF_VLLM:
+            continue  # others count their own releases
         tag, said = version_of(pool.pool.engine.image, None), pool.pool.engine.version
         if said and tag and parse_version(said) not in (None, tag):
             yield Said(
@@ -140,6 +145,7 @@ RULES: Final = (
         good=(
             example(engine=image("v0.33.0") | {"version": "0.33.0"}),
             example(engine=image("prod") | {"version": "0.33"}),
+            example(engine={"image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.0", "version": "0.27.1"}),
         ),
         bad=(example(engine=image("v0.33.0") | {"version": "0.27.1"}),),
     ),

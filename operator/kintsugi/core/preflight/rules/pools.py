@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kintsugi.core.command.nested import object_of
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.view import PoolView, View
 
@@ -13,13 +12,13 @@ def _limits(view: View) -> list[tuple[PoolView, int]]:
     found = []
     for pool in view.pools:
         longest = pool.pool.max_tokens or (pool.model.max_context if pool.model else 0)
-        if not object_of(pool.command.arguments, "--kv-transfer-config").get("kv_role", "kv_both") in _PARTS:
+        if pool.written(TRANSFER) is None:
             found.append((pool, longest))
     return found
 
 
-_PARTS: Final = ("kv_producer", "kv_consumer")
-"""Roles of prefill and decode pools: halves of one request, which have no range of their own."""
+TRANSFER: Final = "--kv-transfer-config"
+"""Where a person writes it, pools hand KV blocks to one another: halves of one request have no range of their own."""
 
 
 def _same_range(view: View) -> Iterator[Said]:
@@ -71,6 +70,10 @@ def _profile_order(view: View) -> Iterator[Said]:
 
 _SHORT: Final = {"name": "short", "profile": "HighThroughput", "context": {"maxTokens": 8192}}
 _LONG: Final = {"name": "long", "profile": "LongContext", "context": {"maxTokens": 1_048_576}}
+_NIXL: Final = {
+    "extraArgs": ["--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}']
+}
+_HALVES: Final = [{"name": "prefill", "engine": _NIXL}, {"name": "decode", "engine": _NIXL}]
 
 RULES: Final = (
     Rule(
