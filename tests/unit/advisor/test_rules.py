@@ -259,7 +259,17 @@ def test_block_size_is_advised_where_it_is_free_and_wastes_much() -> None:
 
 
 def test_waste_is_half_a_block_a_request_where_lengths_are_spread() -> None:
-    assert waste(Histogram({(1000.0, 2000.0): 10.0}, 15_000.0), 256) == pytest.approx(128 / 1628)
+    assert FLASH is not None
+    assert FLASH.kv is not None
+    spread_out = Histogram({(1000.0, 2000.0): 10.0}, 15_000.0)
+    assert waste(spread_out, 256, FLASH.kv) == pytest.approx(128 / 1628, rel=0.05)
+
+
+def test_without_a_kv_layout_no_block_size_is_advised_and_it_is_said_why() -> None:
+    assert FLASH is not None
+    unknown = replace(FLASH, block_sizes=(), kv=None)
+    pool = replace(settings(model=unknown), block_tokens=Setting(256, "spec.engine.args.blockSize"))
+    assert isinstance(block_size(pool, CALM.traffic()), Missing)
 
 
 @pytest.mark.parametrize(

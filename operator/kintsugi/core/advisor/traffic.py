@@ -21,6 +21,10 @@ STALE_SHARE: Final = 0.25
 the second times the window: it has gone, or could not be read of late."""
 
 
+MOST_REQUESTS: Final = 1e6
+"""Requests of one engine beyond which a gauge is not believed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One engine rank at one look."""
@@ -77,12 +81,14 @@ class InstanceTraffic:
 
 
 def moments_of(look: Look) -> tuple[Moment, ...]:
-    """Every rank of one look that tells its load."""
-    return tuple(
-        Moment(rank.running, max(0.0, (rank.waiting or 0.0) - (rank.deferred or 0.0)), rank.kv_usage)
-        for rank in look.sample.ranks
-        if rank.running is not None
-    )
+    """Every rank of one look that tells its load; a gauge that can't be true tells nothing."""
+    found = []
+    for rank in look.sample.ranks:
+        waiting = max(0.0, (rank.waiting or 0.0) - (rank.deferred or 0.0))
+        if rank.running is not None and 0 <= rank.running <= MOST_REQUESTS and waiting <= MOST_REQUESTS:
+            usage = rank.kv_usage if rank.kv_usage is not None and 0 <= rank.kv_usage <= 1 else None
+            found.append(Moment(rank.running, waiting, usage))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
