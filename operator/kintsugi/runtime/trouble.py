@@ -12,6 +12,7 @@ from typing import Final
 
 from kintsugi.adapters.kube import parse
 from kintsugi.core.classify import Told
+from kintsugi.core.classify.lines import telling
 from kintsugi.core.classify.pod import CREATING
 from kintsugi.core.snapshot import Instance
 from kintsugi.ports.cluster import ClusterPort
@@ -104,8 +105,8 @@ async def _read(
 
 
 async def _log(cluster: ClusterPort, namespace: str, instance: Instance) -> tuple[str, ...]:
-    """The end of the log of the run that ended: the one before, or the newest while nothing runs."""
+    """What tells of the log of the run that ended: the one before, or the newest while nothing runs."""
     lines = await cluster.pod_log_tail(namespace, instance.name, LOG_LINES, previous=True)
     if not lines and instance.started_at is None:
         lines = await cluster.pod_log_tail(namespace, instance.name, LOG_LINES)
-    return tuple(lines)
+    return telling(lines)

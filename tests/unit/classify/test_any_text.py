@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kintsugi.core.classify import StartFacts, StartFailure, Told, classify, kinds
-from kintsugi.core.classify.lines import REASON_LENGTH
+from kintsugi.core.classify.lines import FIRST_KEPT, LAST_KEPT, LINE_LENGTH, REASON_LENGTH, telling
 
 WORDS = st.sampled_from(
     [
@@ -83,6 +83,14 @@ def test_the_same_facts_give_the_same_answer(start: StartFacts) -> None:
     first = classify(start)
     classify.cache_clear()
     assert classify(start) == first
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(TEXT, max_size=300))
+def test_what_is_kept_of_a_log_is_short_and_of_that_log(log: list[str]) -> None:
+    kept = telling(log)
+    assert len(kept) <= FIRST_KEPT + LAST_KEPT
+    assert set(kept) <= {line[:LINE_LENGTH] for line in log}
 
 
 def test_a_log_without_end_takes_no_time() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from kintsugi.core.classify import Retry, StartFacts, StartFailure, Told, classify
+from kintsugi.core.classify.lines import telling
 
 V1 = "(EngineCore_DP0 pid=18799) ERROR 10-08 20:33:48 [core.py:708] "
 NOISE = """\
@@ -185,6 +186,25 @@ def test_the_first_error_counts_and_not_the_noise_of_the_end() -> None:
     found = ended(text, log=(), ended_message=text)
     assert found.kind == "EngineCrashed"
     assert found.reason == "ValueError: bad thing in the KV cache of group 3 (exit 1)"
+
+
+def test_what_is_kept_of_a_log_says_the_same_as_the_whole_of_it() -> None:
+    calm = [f"INFO 10-08 20:33:{n % 60:02} [utils.py:1] calm {n}" for n in range(200)]
+    trace = [
+        line
+        for n in range(80)
+        for line in (f'{V1}  File "/x/y{n}.py", line {n}, in step', f"{V1}    return f({n})")
+    ]
+    for words in (KV_NEW, "KeyError: 'layers.7'", SHM, "torch.OutOfMemoryError: CUDA out of memory."):
+        log = [*calm, f"{V1}Traceback (most recent call last):", *trace, V1 + words, *NOISE.splitlines()]
+        kept = telling(log)
+        assert len(kept) < 12
+        assert ended("\n".join(log)) == ended("\n".join(kept))
+    warned = [*calm, "WARNING 10-08 20:30:00 [hub.py:1] 429 Client Error: Too Many Requests for url x", *calm]
+    assert ended("\n".join(telling(warned)), 137).kind == "ModelFetchThrottled"
+    assert ended("\n".join(telling([*calm, SHARDS])), 143, events=PROBE).kind == "StartProbeTooShort"
+    assert telling(calm) == tuple(calm[-20:])
+    assert telling([]) == ()
 
 
 def test_a_retry_that_was_overcome_is_not_the_cause() -> None:

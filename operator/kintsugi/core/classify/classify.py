@@ -27,7 +27,7 @@ _ENDED_BY_OTHERS: Final = frozenset({0, 130, 137, 143})
 """Exit codes of an engine that somebody told to stop: SIGTERM may end in 0 (S52: 143)."""
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def classify(start: StartFacts) -> StartFailure | None:
     """Why this pod, which is not Ready, does not start; None while it is merely on its way.
 

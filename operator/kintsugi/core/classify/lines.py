@@ -9,6 +9,8 @@ LINE_LENGTH: Final = 1000
 """Characters of a line that are looked at: whole messages of vLLM have up to 500."""
 MOST_CHARACTERS: Final = 64_000
 """Of the end of a log; reading them takes less than half a second, however they are made."""
+FIRST_KEPT: Final = 50
+LAST_KEPT: Final = 20
 REASON_LENGTH: Final = 400
 """Characters of the first error that go into a condition; the whole of it is in the log."""
 
@@ -46,6 +48,10 @@ _NOISE: Final = re.compile(
 )
 """What follows from a failure and says nothing of its cause."""
 _INNER: Final = re.compile(r"Worker failed with error ['\"](.{1,400}?)['\"],? please check")
+_PLACE: Final = re.compile(r'^\s+File "')
+_CALM_BUT_TELLING: Final = re.compile(
+    r"429|rate.?limit|gated|40[13]\b|shards?\b|resol|connect", re.IGNORECASE
+)
 _DETAIL: Final = re.compile(r"^\s+(?:Value error|Assertion failed), ")
 """pydantic tells the cause in the line after `1 validation error for …`."""
 
@@ -74,6 +80,29 @@ def lines_of(texts: Iterable[str]) -> tuple[Line, ...]:
             break
         kept.append(line)
     return tuple(_line(line) for line in reversed(kept))
+
+
+def telling(log: Sequence[str]) -> tuple[str, ...]:
+    """The lines of a log that can say why a start failed, as they are: a fifth of it, to be kept and read again each pass.
+
+    Calm lines go, but for those about downloads and progress; so do a traceback's places and code. Of what is left the
+    first `FIRST_KEPT` lines stay, which name the cause, and the last `LAST_KEPT`.
+    """
+    kept: list[str] = []
+    code_follows = False
+    for raw in log:
+        line = _line(raw[:LINE_LENGTH])
+        place = _PLACE.match(line.text) is not None
+        code, code_follows = code_follows and line.text.startswith("    "), place
+        if place or code or (line.calm and not _CALM_BUT_TELLING.search(line.text)):
+            continue
+        if line.text.strip(" ^~"):
+            kept.append(raw[:LINE_LENGTH])
+    if not kept:
+        return tuple(raw[:LINE_LENGTH] for raw in log[-LAST_KEPT:])
+    if len(kept) <= FIRST_KEPT + LAST_KEPT:
+        return tuple(kept)
+    return (*kept[:FIRST_KEPT], *kept[-LAST_KEPT:])
 
 
 def _line(raw: str) -> Line:
