@@ -16,6 +16,8 @@ from kintsugi.adapters.kube.podpages import PodPages
 from kintsugi.api.objects import SpecInvalid, parse_deployment
 from kintsugi.cli.advise_table import show
 from kintsugi.cli.manifests import Unreadable, documents
+from kintsugi.core.advisor.advice import Missing
+from kintsugi.core.advisor.advise import Advice
 from kintsugi.core.advisor.advise import advise as advice_on
 from kintsugi.core.advisor.inforce import settings_of
 from kintsugi.core.advisor.look import traffic_reader
@@ -140,12 +142,14 @@ def _from_cluster(
 
 
 def _of_watched(watched: Watched) -> dict[str, Any]:
+    """A fleet whose spec can't be read gets no advice, and keeps nobody else from theirs."""
+    name, traffic = str(watched.key), watched.traffic()
     try:
         settings = settings_of(parse_deployment(watched.raw).spec)
     except SpecInvalid as error:
-        raise Unusable(f"{watched.key}: {error}") from error
-    traffic = watched.traffic()
-    return report(str(watched.key), advice_on(settings, traffic), traffic)
+        why = tuple(Missing("", problem.path, problem.message) for problem in error.problems)
+        return report(name, Advice((), why), traffic)
+    return report(name, advice_on(settings, traffic), traffic)
 
 
 def _keeping(file: IO[str]) -> Keep:

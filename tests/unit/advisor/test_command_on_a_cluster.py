@@ -29,6 +29,7 @@ class Server:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
         self.proxy_status = 200
+        self.deployments = [DEPLOYMENT]
         self.url = ""
         self._engine, self._began = SimulatedEngine(), time.monotonic()
         self._loop = asyncio.new_event_loop()
@@ -67,7 +68,7 @@ class Server:
             return web.Response(text=self._engine.page(time.monotonic() - self._began))
         if request.path.endswith("/pods"):
             return web.json_response({"items": [pod("chat-main-r1-abcde")]})
-        return web.json_response({"items": [DEPLOYMENT]})
+        return web.json_response({"items": self.deployments})
 
 
 @pytest.fixture
@@ -114,3 +115,15 @@ def test_a_missing_permission_is_named(server: Server, tmp_path: Path) -> None:
     result = run(server, tmp_path)
     assert result.exit_code == 2
     assert "pods/proxy" in result.output
+
+
+def test_a_fleet_that_cannot_be_read_keeps_nobody_else_from_advice(server: Server, tmp_path: Path) -> None:
+    broken = {"metadata": {"namespace": "llm", "name": "broken"}, "spec": {"model": {}}}
+    server.deployments = [broken, DEPLOYMENT]
+    result = run(server, tmp_path)
+    assert result.exit_code == 0, result.output
+    first, second = json.loads(result.stdout)["deployments"]
+    assert [(each["path"], each["why"]) for each in first["missing"]] == [
+        ("spec.model.id", "is required: set it")
+    ]
+    assert second["deployment"] == "llm/chat"
