@@ -31,7 +31,10 @@ def parser() -> Any:
     flexible = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
     try:
         arguments = importlib.import_module("vllm.entrypoints.openai.cli_args")
-    except ImportError:  # from 0.33
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("vllm.entrypoints"):
+            raise
+        # It moved in 0.33.
         arguments = importlib.import_module("vllm.entrypoints.launchers.cli_args")
     return arguments.make_arg_parser(flexible(prog="vllm serve"))
 
