@@ -46,7 +46,7 @@ def of_engine(**fields: Any) -> dict[str, Any]:
             "a second time",
         ),
         ({"containers": []}, "containers", "did you mean spec.containers"),
-        ({"metadata": {"annotations": {"a": True}}}, "metadata.annotations[a]", "quote it"),
+        ({"metadata": {"annotations": {"a": True}}}, "metadata.annotations[a]", 'write "true"'),
     ],
 )
 def test_a_field_is_refused_by_its_path_with_the_cure(template: Any, path: str, words: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from kintsugi.api.objects import Problem
 from kintsugi.api.spec import DeploymentSpec, PoolSpec
 from kintsugi.core.names import ENGINE_CONTAINER, ENGINE_PORT
+from kintsugi.core.pod.fields import wrong_kinds
 from kintsugi.core.pod.merge import MERGE_KEYS, PATCH, identity, keyed
 
 OWNED_LABEL_PREFIX: Final = "kintsugi.dev/"
@@ -19,8 +20,14 @@ _CONTAINER_LISTS: Final = ("env", "volumeMounts", "volumeDevices")
 
 
 def template_problems(template: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Every fault, in the order in which it stands. Paths begin below the template: `spec.containers[0].image`."""
-    return tuple(_faults(template))
+    """Every fault: what the operator owns, what can't be joined, and values of the wrong kind.
+
+    Paths begin below the template: `spec.containers[0].image`. Names that Kubernetes does not have are another matter
+    (`fields.unknown_fields`): a newer one may have them.
+    """
+    found = list(_faults(template))
+    named = {problem.path for problem in found}
+    return (*found, *(problem for problem in wrong_kinds(template) if problem.path not in named))
 
 
 def problems_in_templates(spec: DeploymentSpec) -> tuple[Problem, ...]:
@@ -65,11 +72,9 @@ def _metadata(metadata: Mapping[str, Any]) -> Iterator[Problem]:
         if key in metadata:
             yield Problem(f"metadata.{key}", _OWNED)
     for key in ("labels", "annotations"):
-        for name, value in _map(metadata.get(key)).items():
+        for name in _map(metadata.get(key)):
             if str(name).startswith(OWNED_LABEL_PREFIX):
                 yield Problem(f"metadata.{key}[{name}]", _OWNED)
-            elif value is not None and not isinstance(value, str):
-                yield Problem(f"metadata.{key}[{name}]", f"must be a string: quote it, '{value}'")
 
 
 def _spec(spec: Mapping[str, Any]) -> Iterator[Problem]:
