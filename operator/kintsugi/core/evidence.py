@@ -141,11 +141,12 @@ def take_page(
     """Read one page into the evidence. The process's evidence (a new one after a reset), and whether the page counts."""
     if process.sample is not None and page.mono <= process.sample.mono:
         return process, False
-    page_hash = hash(page.text)
-    if process.sample is not None and page_hash == process.page_hash and process.sample.moves_by_itself:
+    page_hash = hash(page.text) if page.sample is None else None
+    repeated = page_hash is not None and page_hash == process.page_hash
+    if repeated and process.sample is not None and process.sample.moves_by_itself:
         process.blind = Unreadable(REPEATED)
         return process, False
-    sample = read_sample(memory.reader, page)
+    sample = page.sample or read_sample(memory.reader, page)
     if isinstance(sample, Unreadable):
         process.blind = sample
         return process, False

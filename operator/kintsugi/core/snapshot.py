@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, unique
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation
 from kintsugi.core.classify.facts import Told
 from kintsugi.core.reading import Unreadable
+
+if TYPE_CHECKING:
+    from kintsugi.core.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Page:
 
     text: str
     mono: float
+    sample: "Sample | None" = None
+    """What stands on it, where that is known already: a simulation writes no text that is only read again."""
 
 
 @unique
