@@ -27,7 +27,7 @@ def show(plans: Mapping[str, PoolPlan]) -> None:
         )
         console.print(
             f"[bold]{escape(name)}[/]: {escape(plan.model)} on {escape(hardware)}, {plan.layout}, "
-            f"{plan.replicas} instances: {word}"
+            f"{_many(plan.replicas, 'instance')}: {word}"
         )
         if plan.memory is not None:
             console.print(_figures(plan))
@@ -65,7 +65,7 @@ def _figures(plan: PoolPlan) -> Table:
         _row(table, "weights, instance", plan.weights, 1e9, " GB")
     if kv is not None:
         _row(table, "KV blocks per engine", kv.engine_blocks, 1, "")
-        _row(table, f"KV tokens, {kv.engines} engines", kv.tokens, 1, "")
+        _row(table, f"KV tokens, {_many(kv.engines, 'engine')}", kv.tokens, 1, "")
         table.add_row("longest request", f"{kv.longest:,}", "", "", "", "tokens; never above --max-model-len")
     if plan.offload is not None:
         table.add_row(
@@ -74,7 +74,7 @@ def _figures(plan: PoolPlan) -> Table:
             f"{plan.offload.memory_limit_bytes / 2**30:,.0f} Gi",
             "",
             "assumed",
-            f"least; {plan.offload.engines} engines, factor {plan.offload.factor:g}; "
+            f"least; {_many(plan.offload.engines, 'engine')}, factor {plan.offload.factor:g}; "
             f"holds {plan.offload_tokens or 0:,} tokens",
         )
     if cost is not None:
@@ -83,6 +83,10 @@ def _figures(plan: PoolPlan) -> Table:
         _row(table, "output tokens/s, instance", cost.tokens_per_second, 1, "")
         _row(table, "cost per million tokens", cost.per_million_tokens, 1, money)
     return table
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _row(table: Table, name: str, figure: Figure, unit: float, suffix: str) -> None:

@@ -1,5 +1,6 @@
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ from kintsugi.__main__ import main
 from tests.unit.planner.subjects import FLASH, PRO
 
 KEYS = {"fits", "weightsBytes", "kvTokens", "concurrency", "maxContext", "costPerHour", "findings"}
+
+BOMB = b"a: &a [1,1,1,1,1,1,1,1,1,1]\n" + b"".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n".encode() for before, name in pairwise("abcdef")
+)
+"""A million items in a few lines."""
 
 
 def run(*arguments: str, stdin: str | None = None) -> Result:
@@ -75,6 +81,7 @@ def test_a_pool_that_does_not_fit_exits_with_1(tmp_path: Path) -> None:
         b"spec: {1: 2, model: {id: a}, ? [a, b] : c}\n",
         b"spec: !!python/object/apply:os.system [ls]\n",
         b"a: &a [*a]\nspec: *a\n",
+        BOMB,
     ],
 )
 def test_a_file_that_cannot_be_read_exits_with_2_and_says_why(tmp_path: Path, content: bytes) -> None:
@@ -98,6 +105,11 @@ def test_every_deployment_of_a_file_is_planned_and_other_kinds_are_passed_over(t
     listed = {"kind": "List", "items": [other]}
     result = run("-o", "json", "-f", written(tmp_path, document(), {"kind": "Service", "spec": {}}, listed))
     assert list(pools(result)) == ["chat/main", "other/main"]
+
+
+def test_deployments_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    twins = written(tmp_path, document(), document(), document())
+    assert list(pools(run("-o", "json", "-f", twins))) == ["chat/main", "chat/main#2", "chat/main#3"]
 
 
 def test_a_manifest_can_come_from_stdin() -> None:

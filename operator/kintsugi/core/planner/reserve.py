@@ -41,5 +41,6 @@ def runtime_reserve(model: Model, settings: Settings) -> Figure:
         rest * low + buffers * least,
         rest * high + buffers * most,
         "assumed",
-        f"context, NCCL, graphs, and activations of {settings.batched_tokens:,} tokens a step; fitted to published start-up logs",
+        f"context, NCCL, graphs, {'MegaMoE buffers, ' if buffers else ''}activations of {settings.batched_tokens:,} tokens a "
+        "step; fitted to published start-up logs",
     )
