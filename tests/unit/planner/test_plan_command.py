@@ -13,8 +13,12 @@ from tests.unit.planner.subjects import FLASH, PRO
 
 KEYS = {"fits", "weightsBytes", "kvTokens", "concurrency", "maxContext", "costPerHour", "findings"}
 
-BOMB = b"a: &a [1,1,1,1,1,1,1,1,1,1]\n" + b"".join(
-    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n".encode() for before, name in pairwise("abcdef")
+BOMB = (
+    b"a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+    + b"".join(
+        f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n".encode() for before, name in pairwise("abcdef")
+    )
+    + b"spec: *f\n"
 )
 """A million items in a few lines."""
 
