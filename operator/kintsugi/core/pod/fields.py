@@ -32,8 +32,11 @@ def _kinds() -> Mapping[str, Mapping[str, str]]:
 
 
 def unknown_fields(template: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Fields that Kubernetes does not have where they stand, each with the name that was probably meant."""
-    return tuple(problem for problem, unknown in _walk(template, ROOT, "") if unknown)
+    """Fields that Kubernetes does not have where they stand, each with the name that was probably meant.
+
+    Beside `metadata` and `spec` nothing is looked at: what stands there is refused (`owned.template_problems`).
+    """
+    return tuple(problem for problem, unknown in _walk(template, ROOT, "") if unknown and "." in problem.path)
 
 
 def wrong_kinds(template: Mapping[str, Any]) -> tuple[Problem, ...]:

@@ -9,16 +9,9 @@ from typing import Any, Final
 from kintsugi.api.fields import unknown_field_problems
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.structural import structural, walk
+from kintsugi.core.pod.fields import unknown_fields as unknown_pod_fields
 from kintsugi.core.pod.owned import template_problems
 from kintsugi.core.preflight.finding import Finding
-from kintsugi.core.preflight.podfields import (
-    CONTAINER,
-    CONTAINER_LISTS,
-    METADATA,
-    POD,
-    PROBE,
-    PROBES,
-)
 
 INVALID: Final = "InvalidField"
 UNKNOWN: Final = "UnknownField"
@@ -110,27 +103,10 @@ def template_faults(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _unknown_in_template(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
-    yield from _unknown(f"{at}.metadata", template.get("metadata"), METADATA)
-    spec = _map(template.get("spec"))
-    yield from _unknown(f"{at}.spec", spec, POD)
-    for kind in CONTAINER_LISTS:
-        items = spec.get(kind)
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            here = f"{at}.spec.{kind}[{index}]"
-            yield from _unknown(here, item, CONTAINER)
-            for probe in PROBES:
-                yield from _unknown(f"{here}.{probe}", _map(item).get(probe), PROBE)
-
-
-def _unknown(at: str, node: Any, known: frozenset[str]) -> Iterator[Finding]:
-    for key in _map(node):
-        if key not in known and not key.startswith("$"):
-            close = get_close_matches(key, sorted(known), n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            text = f"{at}.{key} is no field that Kubernetes has here, and would have no effect{hint}"
-            yield Finding(
-                "Error", UNKNOWN_IN_POD, f"{at}.{key}", text, "correct the name" if close else "remove it"
-            )
+    for problem in unknown_pod_fields(template):
+        cure = "correct the name" if "did you mean" in problem.message else "remove it"
+        path = f"{at}.{problem.path}"
+        yield Finding("Error", UNKNOWN_IN_POD, path, f"{path} {problem.message}", cure)
 
 
 def _map(node: Any) -> Mapping[str, Any]:
