@@ -16,6 +16,7 @@ from aiohttp import web
 
 from kintsugi.core import admission, names
 from kintsugi.core.admission import Answer, Check, Verdict
+from kintsugi.core.preflight.finding import Finding
 from kintsugi.ports.blocking import run_blocking_on
 from kintsugi.ports.clock import Clock
 from kintsugi.runtime.webhook_certificate import LOOK_SECONDS, CertificateKeeper, keep
@@ -25,6 +26,9 @@ log = logging.getLogger("kintsugi.webhook")
 PATH: Final = "/preflight"
 LARGEST_BODY: Final = 8 * 1024 * 1024
 """Bytes: an update carries the object twice, and the API server takes objects of up to 3 MiB (its request limit)."""
+LARGEST_CHECKED: Final = 512 * 1024
+"""Bytes of a review that are checked, object and old object together: a thousand times a usual fleet. Checking holds the
+interpreter, and with it the operator; the reconciler says what is wrong with a larger one in its own time."""
 AT_ONCE: Final = 4
 """Requests read and checked at the same time: bodies of strangers must not fill the operator's memory."""
 CHECK_SECONDS: Final = 4.0
@@ -35,6 +39,11 @@ CLOSE_SECONDS: Final = 3.0
 
 Note = Callable[[str, str], None]
 """Told of each request: operation and verdict."""
+
+
+class TooLarge(Exception):
+    """The review is more than may be checked while the API server waits."""
+
 
 REVIEW: Final[Mapping[str, str]] = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
@@ -72,11 +81,12 @@ class Webhook:
             request = _request_of(body)
             if request is None:
                 return web.Response(status=400, text="not an AdmissionReview of admission.k8s.io/v1")
-            given = await self._answered(request)
+            given = await self._answered(request, len(body))
         return web.json_response({**REVIEW, "response": response_of(request, given)})
 
-    async def _answered(self, request: Mapping[str, Any]) -> Answer:
+    async def _answered(self, request: Mapping[str, Any], size: int) -> Answer:
         operation = str(request.get("operation"))
+        check = self._check if size <= LARGEST_CHECKED else _too_large
         about = {"fleet": f"{request.get('namespace', '')}/{request.get('name', '')}", "operation": operation}
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -86,11 +96,14 @@ class Webhook:
                     operation,
                     _object(request, "object"),
                     _object(request, "oldObject"),
-                    self._check,
+                    check,
                 )
         except TimeoutError:
             log.error("admission check took too long", extra=about)
             given = admission.unchecked("the check took too long")
+        except TooLarge:
+            log.warning("too large for an admission check", extra={**about, "bytes": size})
+            given = admission.unchecked(f"{size // 1024} KiB are too much for it")
         except Exception:
             log.exception("admission check failed", extra=about)
             given = admission.unchecked("internal fault")
@@ -173,6 +186,10 @@ def _request_of(body: bytes) -> Mapping[str, Any] | None:
         return None
     request = review.get("request")
     return request if isinstance(request, dict) and isinstance(request.get("uid"), str) else None
+
+
+def _too_large(raw: Mapping[str, Any]) -> tuple[Finding, ...]:
+    raise TooLarge
 
 
 def _object(request: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:

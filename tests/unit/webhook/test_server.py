@@ -204,7 +204,12 @@ async def test_a_body_larger_than_any_object_is_refused_and_one_of_the_largest_o
     status, _ = await asked.post(b" " * (server.LARGEST_BODY + 1))
     assert status == 413
     large = {"metadata": {}, "spec": {"x": "y" * (3 * 1024 * 1024)}}
-    assert (await asked.ask(review("UPDATE", large, {**large, "spec": {}})))["allowed"]
+    asked.check = lambda raw: (WRONG,)
+    said = await asked.ask(review("UPDATE", large, {**large, "spec": {}}))
+    assert said["allowed"]
+    assert said["warnings"][0].startswith("not checked: 3072 KiB are too much for it.")
+    assert asked.counted == [("UPDATE", "Unchecked")]
+    assert (await asked.ask(review("UPDATE", large, large))) == {"uid": "u-1", "allowed": True}
 
 
 async def test_nothing_else_is_served(asked: Asked) -> None:
