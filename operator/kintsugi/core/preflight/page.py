@@ -26,7 +26,7 @@ ARTICLE: Final[dict[str, tuple[str, str]]] = {
     "A5": ("gpuMemoryUtilization 0.9 instead of a static size", "0.92 is the default, recipes go up to 0.95"),
     "A6": (
         "compare vLLM with native PyTorch",
-        "no setting: `kintsugi bench` compares two pools under the same load",
+        "no setting: send both the same load and compare; a command for it is not built",
     ),
     "A7": (
         "lock vLLM at 0.3.2 or later for RoPE scaling",
