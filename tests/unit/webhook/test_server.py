@@ -15,6 +15,7 @@ import pytest
 from kintsugi.adapters.clock import SystemClock
 from kintsugi.core.preflight.finding import Finding
 from kintsugi.ports.errors import Unavailable
+from kintsugi.runtime import liveness
 from kintsugi.runtime import webhook as server
 from kintsugi.runtime.webhook import PATH, Webhook, WebhookService
 from kintsugi.runtime.webhook_certificate import CertificateKeeper
@@ -272,3 +273,21 @@ async def test_it_is_not_ready_before_the_api_server_trusts_it(caplog: pytest.Lo
     assert "no certificate" in made.service.health()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_readiness_is_told_beside_liveness_and_can_differ_from_it() -> None:
+    why = {"live": "", "ready": "no certificate"}
+    runner = await liveness.serve(0, lambda: why["live"], lambda: why["ready"], lambda: b"metrics")
+    root = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with aiohttp.ClientSession() as session:
+
+        async def seen(path: str) -> tuple[int, str]:
+            async with session.get(root + path) as answer:
+                return answer.status, await answer.text()
+
+        assert await seen("/healthz") == (200, "ok")
+        assert await seen("/readyz") == (503, "no certificate")
+        why["ready"] = ""
+        assert await seen("/readyz") == (200, "ok")
+        assert await seen("/metrics") == (200, "metrics")
+    await runner.cleanup()
