@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from kintsugi.api.effective import pools_of
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
+from kintsugi.core.admission import answer
 from kintsugi.core.advisor.inforce import settings_of
 from kintsugi.core.command.render import engine_command
 from kintsugi.core.planner.document import pool_document
 from kintsugi.core.planner.plan import plan
 from kintsugi.core.pod.owned import problems_in_templates
 from kintsugi.core.preflight.check import check, check_spec
+from kintsugi.core.preflight.facts import NOTHING_KNOWN, Facts
 from kintsugi.core.preflight.finding import Finding
 from kintsugi.core.preflight.plain import fault_of
 from kintsugi.core.render import disruption_budget, leader_worker_set, replica_set, service
@@ -102,6 +104,42 @@ def test_every_manifest_gets_one_answer_each_finding_a_place_in_it_and_what_lint
     event("refused" if "refused" in first else "rendered" if "objects" in first else "read")
     if "objects" not in first:
         assert any(each["severity"] == "Error" for each in first["findings"])
+
+
+facts = st.sampled_from(
+    [
+        NOTHING_KNOWN,
+        Facts(all_claims=True),
+        *(Facts(claims={"m": (mode,)}) for mode in ("ReadWriteOnce", "ReadOnlyMany", "?")),
+    ]
+)
+
+
+@given(
+    old=manifests(), new=manifests(), known=facts, operation=st.sampled_from(["CREATE", "UPDATE", "DELETE"])
+)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_admission_denies_a_new_object_just_where_lint_has_errors_and_nothing_is_refused_unsaid(
+    old: dict[str, Any], new: dict[str, Any], known: Facts, operation: str
+) -> None:
+    def asked(raw: Mapping[str, Any]) -> tuple[Finding, ...]:
+        return check(raw, known)
+
+    said = answer(operation, new, old, asked)
+    assert answer(operation, new, old, asked) == said
+    assert said.allowed or said.message
+    for finding in asked(new):
+        assert_well_said(new, finding)
+    if operation == "CREATE" and not _leaving(new):
+        assert said.allowed != any(each.severity == "Error" for each in asked(new))
+    if operation == "DELETE":
+        assert said.allowed
+
+
+def _leaving(raw: Mapping[str, Any]) -> bool:
+    """Whether the object is being deleted already: it is not looked at then."""
+    metadata = raw.get("metadata")
+    return isinstance(metadata, Mapping) and bool(metadata.get("deletionTimestamp"))
 
 
 @given(value=st.none() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=2))
