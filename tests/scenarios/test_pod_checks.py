@@ -133,7 +133,7 @@ def test_s49_sibling_a_typing_error_in_a_pod_template() -> None:
     assert "nodeSelector" in answer.text("UnknownPodField")
 
 
-POOL = {"pools": [{"name": "a", "replicas": 3}]}
+POOL: dict[str, Any] = {"pools": [{"name": "a", "replicas": 3}]}
 PINNED = template(nodeSelector={"kubernetes.io/hostname": "gpu-1"})
 
 
