@@ -36,6 +36,8 @@ def of_engine(**fields: Any) -> dict[str, Any]:
         (of_engine(volumeMounts={}), "spec.containers[0].volumeMounts", "must be a list"),
         (of_engine(**{"$patch": "delete"}), "spec.containers[0].$patch", "would remove"),
         ({"spec": {"volumes": [{"emptyDir": {}}]}}, "spec.volumes[0]", "name"),
+        ({"spec": {"activeDeadlineSeconds": 9}}, "spec.activeDeadlineSeconds", "stay up"),
+        ({"spec": {"ephemeralContainers": []}}, "spec.ephemeralContainers", "kubectl debug"),
         ({"spec": {"$patch": "replace"}}, "spec.$patch", "would remove"),
         ({"spec": {"containers": [{"$patch": "replace"}]}}, "spec.containers", "each with its name"),
         ({"spec": {"tolerations": [], "$retainKeys": ["x"]}}, "spec.$retainKeys", "no directive"),

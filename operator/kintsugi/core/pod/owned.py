@@ -15,6 +15,10 @@ _TYPED: Final[Mapping[str, str]] = {
     "args": "belongs to the operator: use engine.args for settings it knows and engine.extraArgs for all others",
     "image": "belongs to the operator: set engine.image",
 }
+_NOT_HERE: Final[Mapping[str, str]] = {
+    "activeDeadlineSeconds": "would end the engine at its best: Kubernetes refuses it for pods that are to stay up",
+    "ephemeralContainers": "can only be added to a pod that runs (kubectl debug): remove it",
+}
 _POD_LISTS: Final = ("volumes", "initContainers", "imagePullSecrets", "resourceClaims", "schedulingGates")
 _CONTAINER_LISTS: Final = ("env", "volumeMounts", "volumeDevices")
 
@@ -84,6 +88,9 @@ def _spec(spec: Mapping[str, Any]) -> Iterator[Problem]:
             "spec.restartPolicy",
             f"must be Always, not {policy}: an engine that dies can end with exit code 0, and would never come back",
         )
+    for key, message in _NOT_HERE.items():
+        if spec.get(key) is not None:
+            yield Problem(f"spec.{key}", message)
     for key in _POD_LISTS:
         yield from _items(spec, key, "spec")
     yield from _containers(spec)
