@@ -83,6 +83,8 @@ class CanaryOutcome(Enum):
     CONNECTION_REFUSED = "connectionRefused"
     ABANDONED = "abandoned"
     """Closed by us after its deadline, unanswered."""
+    NOT_SENT = "notSent"
+    """History is replayed, where nobody can be asked any more: no evidence either way."""
 
 
 @dataclass(frozen=True, slots=True)

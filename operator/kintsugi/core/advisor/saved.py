@@ -3,13 +3,15 @@
     # kintsugi-page time=1795961743.2 pool=short instance=chat-short-7f9c4-x2x8p
 
 `time` is in epoch seconds; `pool` may be left out where there is one pool. Any number of pages, of any instances, may
-follow each other in one file; the line is a comment to everybody else who reads the format.
+follow each other in one file; the line is a comment to everybody else who reads the format. `kintsugi record` says
+more of the pod on the same line (`uid=`, `started=` …, see `core.backtest.observation`), and `failed=` where there was
+no page to read.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 MARK: Final = "# kintsugi-page"
@@ -30,10 +32,20 @@ class SavedPage:
     time: float
     """Epoch seconds."""
     text: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What else its line says, as written."""
 
 
 def saved_pages(lines: Iterable[str], name: str) -> Iterator[SavedPage]:
-    """The pages of one file, whose lines keep their ends. `name` is for messages. Raises SavedInvalid."""
+    """The pages of one file, whose lines keep their ends; those that could not be read are left out.
+
+    `name` is for messages. Raises SavedInvalid.
+    """
+    return (page for page in saved_looks(lines, name) if "failed" not in page.facts)
+
+
+def saved_looks(lines: Iterable[str], name: str) -> Iterator[SavedPage]:
+    """The same with the looks that gave no page: their facts hold `failed`, their text is ''."""
     head: SavedPage | None = None
     body: list[str] = []
     for number, line in enumerate(lines, 1):
@@ -51,13 +63,14 @@ def saved_pages(lines: Iterable[str], name: str) -> Iterator[SavedPage]:
         yield _whole(head, body)
 
 
-def saved_head(pool: str, instance: str, time: float) -> str:
-    """The line that goes before a page."""
-    return f"{MARK} time={time:.3f} pool={pool} instance={instance}\n"
+def saved_head(pool: str, instance: str, time: float, facts: Mapping[str, str] | None = None) -> str:
+    """The line that goes before a page. Keys of `facts` are lower-case letters, values hold no blanks."""
+    more = "".join(f" {key}={value}" for key, value in (facts or {}).items())
+    return f"{MARK} time={time:.3f} pool={pool} instance={instance}{more}\n"
 
 
 def _whole(head: SavedPage, body: list[str]) -> SavedPage:
-    return SavedPage(head.pool, head.instance, head.time, "".join(body))
+    return SavedPage(head.pool, head.instance, head.time, "".join(body), head.facts)
 
 
 def _head(line: str, where: str) -> SavedPage:
@@ -67,7 +80,8 @@ def _head(line: str, where: str) -> SavedPage:
         raise SavedInvalid(f"{where}: time= must be epoch seconds, as in '{EXAMPLE}'")
     if not said.get("instance"):
         raise SavedInvalid(f"{where}: instance= is missing, as in '{EXAMPLE}'")
-    return SavedPage(said.get("pool", ""), said["instance"], time, "")
+    facts = {key: value for key, value in said.items() if key not in ("time", "pool", "instance")}
+    return SavedPage(said.get("pool", ""), said["instance"], time, "", facts)
 
 
 def _seconds(text: str) -> float | None:
