@@ -1,13 +1,18 @@
 """Instances of several pods: LeaderWorkerSet runs on the local cluster as on any other."""
 
+import json
 from typing import Any
 
 import pytest
 
+from kintsugi.api.effective import pools_of
+from kintsugi.api.objects import parse_deployment
+from kintsugi.core.render import leader_worker_set
 from tests.cluster.cluster import Cluster
 from tests.cluster.kube import CommandFailed, wait_for
 from tests.cluster.lws import NAMESPACE, install_lws
 from tests.integration import probe
+from tests.unit.api.manifests import example_deployments
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -49,3 +54,16 @@ def test_its_webhook_refuses_nonsense_through_a_service(with_lws: Cluster, names
         with_lws.apply(group(namespace, -1))
     services = with_lws.kubectl("-n", NAMESPACE, "get", "services", "-o", "name")
     assert "webhook" in services
+
+
+def test_it_takes_the_groups_that_the_operator_renders(with_lws: Cluster, namespace: str) -> None:
+    groups = []
+    for _, raw in example_deployments():
+        made = parse_deployment(raw)
+        several = [p for p in pools_of(made.spec) if (p.hardware.nodes_per_instance or 1) > 1]
+        groups += [leader_worker_set(made, "", pool, "r1", pool.replicas) for pool in several]
+    for one in groups:
+        one["metadata"] |= {"namespace": namespace, "ownerReferences": []}
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": groups})
+    said = with_lws.kubectl("create", "--dry-run=server", "-f", "-", input=text)
+    assert said.count("created") == len(groups) == 10
