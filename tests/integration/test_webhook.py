@@ -190,6 +190,7 @@ def test_while_no_operator_runs_nothing_is_held_up_and_what_slipped_in_gets_no_p
     user.release.scale(1)
     wait_for("it is said to be wrong", lambda: user.condition("SpecAccepted") == "False", PATIENCE)
     said = next(c for c in user.get(f"dsv4/{NAME}")["status"]["conditions"] if c["type"] == "SpecAccepted")
+    assert said["reason"] == "ConfigInvalid"
     assert WRONG_PATH in said["message"]
     assert user.engines() == []
 
