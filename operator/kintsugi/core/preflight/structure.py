@@ -9,6 +9,7 @@ from typing import Any, Final
 from kintsugi.api.fields import unknown_field_problems
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.structural import structural, walk
+from kintsugi.core.catalog.load import builtin
 from kintsugi.core.pod.fields import unknown_fields as unknown_pod_fields
 from kintsugi.core.pod.owned import template_problems
 from kintsugi.core.preflight.finding import Finding
@@ -19,25 +20,39 @@ UNKNOWN_IN_POD: Final = "UnknownPodField"
 OWNED: Final = "OperatorOwnedField"
 RESTART: Final = "RestartPolicy"
 
+_IMPERATIVES: Final = ("use ", "set ", "write ", "remove ", "shorten ", "quote ", "choose ", "name ")
+_ARGUMENT: Final = re.compile(r"engine\.args\.([A-Za-z0-9_]+)$")
 _TEMPLATES: Final = ("podTemplate", "leaderPodTemplate", "workerPodTemplate")
 
 
 def invalid(path: str, text: str) -> Finding:
     """A field whose value can't be read: `text` continues its path, as in `must be a list`."""
-    said, _, cure = text.partition(": ")
-    if cure[:1].islower() and said.startswith(("is ", "must ")):
-        return Finding("Error", INVALID, path, f"{path} {said}", cure)
+    for name in (path, path.rpartition(".")[2]):
+        text = text.removeprefix(f"{name} ")
+    if text.startswith("must match") and "Ki|Mi" in text:
+        return _finding(path, "is no quantity of Kubernetes", "write it as 64Gi (2^30) or 64G (10^9)")
+    if text == "input should be a valid string":
+        return _finding(path, text, "write it in quotes")
+    for mark in ("; ", ": "):
+        said, _, cure = text.rpartition(mark)
+        if said and cure.startswith(_IMPERATIVES):
+            return _finding(path, said, cure)
     for opening, verb in (("must be ", "make it "), ("input should be ", "write ")):
         if text.startswith(opening):
-            return Finding("Error", INVALID, path, f"{path} {text}", verb + text.removeprefix(opening))
-    return Finding("Error", INVALID, path, f"{path} {text}", "correct the value")
+            return _finding(path, text, verb + text.removeprefix(opening).partition(":")[0])
+    return _finding(path, text, "correct the value")
+
+
+def _finding(path: str, text: str, cure: str) -> Finding:
+    return Finding("Error", INVALID, path, f"{path} {text}", cure)
 
 
 def unknown_fields(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Fields that nobody reads, in the object and in its pod templates."""
     for problem in unknown_field_problems(_searchable(raw)):
         text, _, meant = problem.message.partition("; did you mean ")
-        better = meant.removesuffix("?") or meant_elsewhere(problem.path)
+        path = problem.path
+        better = _same_name(path) or _as_flag(path) or meant.removesuffix("?") or _similar(path)
         hint = f"; did you mean {better}?" if better else ""
         cure = f"write {better}" if better else "remove it"
         yield Finding("Error", UNKNOWN, problem.path, f"{problem.path} {text}{hint}", cure)
@@ -45,15 +60,31 @@ def unknown_fields(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _unknown_in_template(at, template)
 
 
-def meant_elsewhere(path: str) -> str:
+def _same_name(path: str) -> str:
     """The field whose name, or whose last two names together, is that of an unknown one: `spec.shmSize` is
-    `spec.engine.shm.size`. Empty where no field is."""
+    `spec.engine.shm.size`, `max_num_seqs` is `maxNumSeqs`. Empty where no field is."""
+    name = path.rpartition(".")[2].lower().replace("_", "")
+    found = [known for known in _known_paths() if name in _spellings(known)]
+    return min(found, key=lambda known: (known.startswith("spec.pools"), known.count("."), known), default="")
+
+
+def _similar(path: str) -> str:
+    """A field beside an unknown one whose name is a little like it; empty where none is."""
     parent, _, name = re.sub(r"\[\d+\]", "[]", path).rpartition(".")
-    found = [known for known in _known_paths() if name.lower() in _spellings(known)]
-    if found:
-        return min(found, key=lambda known: (known.startswith("spec.pools"), known.count("."), known))
     beside = [k.rpartition(".")[2] for k in _known_paths() if k.rpartition(".")[0] == parent]
     return next(iter(get_close_matches(name, beside, n=1, cutoff=0.5)), "")
+
+
+def _as_flag(path: str) -> str:
+    """How an engine argument that has no typed field is written; empty where the engine knows none of that name."""
+    found = _ARGUMENT.search(path)
+    if found is None:
+        return ""
+    words = re.sub(r"(?<!^)(?=[A-Z])", "-", found[1]).lower().replace("_", "-")
+    if words == "swap-space":
+        return "spec.engine.kvOffload.hostMemoryPerEngine"
+    known = f"--{words}" in builtin().releases[-1][1]
+    return f"--{words} in extraArgs" if known else ""
 
 
 @cache
@@ -98,6 +129,9 @@ def template_faults(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
             )
         elif text == "belongs to the operator" or text.startswith("is the serving port"):
             yield Finding("Error", OWNED, path, f"{path} {text}", cure)
+        elif problem.message.startswith("is unknown"):
+            better = problem.message.rpartition("did you mean ")[2].removesuffix("?")
+            yield Finding("Error", UNKNOWN, path, f"{path} {problem.message}", f"write {better}")
         else:
             yield invalid(path, problem.message)
 

@@ -1,5 +1,6 @@
 """Context length and GPU memory: what the engine is asked to hold (S01, A5)."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -109,6 +110,53 @@ def _no_number(view: View) -> Iterator[Said]:
                     f"gives {argument.flag} {said}, and the engine takes {wanted}",
                     "correct the value",
                 )
+
+
+_JSON: Final = (
+    "--attention-config",
+    "--compilation-config",
+    "--hf-overrides",
+    "--kv-events-config",
+    "--kv-transfer-config",
+    "--reasoning-config",
+    "--speculative-config",
+)
+"""Flags whose value is a JSON object; `vllm/engine/arg_utils.py`."""
+
+
+def _no_json(view: View) -> Iterator[Said]:
+    for pool in view.pools:
+        for argument in pool.command.arguments:
+            text = argument.value
+            if (
+                not pool.vllm
+                or argument.flag not in _JSON
+                or not by_a_person(argument)
+                or _is_object(argument.flag, text)
+            ):
+                continue
+            yield Said(
+                argument.origin,
+                f"gives {argument.flag} {'no value' if text is None else repr(text[:60])}, which is no JSON object: the "
+                "engine ends at parsing its command line",
+                "write one item that holds the whole object, keys in double quotes",
+            )
+
+
+def _is_object(flag: str, text: str | None) -> bool:
+    if text is None:
+        return False
+    if "$(" in text or (flag == "--compilation-config" and text.isdecimal()):
+        return True  # Kubernetes fills variables in later; a level is short for an object
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _values(view: View) -> Iterator[Said]:
+    yield from _no_number(view)
+    yield from _no_json(view)
 
 
 def _share_too_high(view: View) -> Iterator[Said]:
@@ -221,7 +269,7 @@ RULES: Final = (
         summary="A flag has a value that its parser does not take.",
         why="The engine ends at parsing its command line, after the pod has taken its GPUs.",
         sources=("https://docs.vllm.ai/en/latest/configuration/engine_args.html",),
-        check=_no_number,
+        check=_values,
         good=(
             example(engine={"extraArgs": ["--max-model-len", "auto"]}),
             example(engine={"extraArgs": ["--max-model-len=128k", "--max-num-seqs", "64"]}),
@@ -229,6 +277,7 @@ RULES: Final = (
         bad=(
             example(engine={"extraArgs": ["--max-model-len", "128 000"]}),
             example(engine={"extraArgs": ["--max-num-seqs"]}),
+            example(engine={"extraArgs": ["--speculative-config", "{'method': 'dspark'}"]}),
             example(engine={"extraArgs": ["--gpu-memory-utilization", "90%"]}),
             example(engine={"extraArgs": ["--gpu-memory-utilization", "90"]}),
         ),

@@ -114,6 +114,14 @@ def _owned(view: View) -> Iterator[Said]:
             elif argument.flag in ("--uds", "--grpc") and argument.value != "false":
                 text = f"gives {argument.flag}: the engine would listen where nobody asks, and never be Ready"
                 yield Said(argument.origin, text, "remove it")
+            elif argument.flag == "--served-model-name" and not pool.spec.model.served_names:
+                yield Said(
+                    argument.origin,
+                    "gives --served-model-name: the operator asks its questions by spec.model.servedNames, and would be "
+                    "answered that the model does not exist",
+                    "write the names in spec.model.servedNames",
+                    "Warning",
+                )
             elif argument.flag == "--headless" and pool.nodes == 1:
                 text = "gives --headless: without an API server the pod is never Ready"
                 yield Said(
@@ -248,6 +256,7 @@ RULES: Final = (
         bad=(
             example(engine=_args("--port", "9000")),
             example(engine=_args("--headless")),
+            example(engine=_args("--served-model-name", "chat")),
             example(engine=_args("--ssl-certfile=/tls/tls.crt")),
         ),
     ),

@@ -13,6 +13,14 @@ from kintsugi.core.preflight.view import PoolView, View
 _PRO: Final = "deepseek-ai/DeepSeek-V4-Pro"
 _FLASH: Final = "deepseek-ai/DeepSeek-V4-Flash"
 _GB: Final = 1_000_000_000
+PARTIAL: Final = (
+    "--data-parallel-rank",
+    "--data-parallel-external-lb",
+    "--data-parallel-size-local",
+    "--data-parallel-start-rank",
+    "--data-parallel-multi-port-external-lb",
+)
+"""Flags with which one instance holds only some of the ranks that its data parallel size counts."""
 
 
 def hardware(gpu: str, count: int) -> dict[str, object]:
@@ -76,7 +84,7 @@ def _too_small(view: View) -> Iterator[Said]:
     for pool in view.pools:
         model = pool.model
         gpu = pool.gpu if pool.gpu_name else _largest(view, model)
-        if not gpu or not model or not pool.gpus or not pool.vllm:
+        if not gpu or not model or not pool.gpus or not pool.vllm or holds_a_part(pool):
             continue
         each = nominal_gigabytes(gpu)
         total = pool.gpus * each * _GB
@@ -90,6 +98,11 @@ def _too_small(view: View) -> Iterator[Said]:
                 f"use at least {least} x {gpu.name}, or GPUs with more memory",
                 None if pool.gpu_name else "Warning",
             )
+
+
+def holds_a_part(pool: PoolView) -> bool:
+    """Whether other instances hold the rest of the model's experts."""
+    return any(pool.command.get(flag) for flag in PARTIAL)
 
 
 def _largest(view: View, model: Model | None) -> Gpu | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kintsugi.core.preflight.rule import Rule, Said, example
-from kintsugi.core.preflight.rules.context import length_of
+from kintsugi.core.preflight.rules.context import LENGTH, length_of
 from kintsugi.core.preflight.rules.gpus import hardware
 from kintsugi.core.preflight.view import PoolView, View, by_a_person, stated
 
@@ -72,6 +72,8 @@ def _batched(view: View) -> Iterator[Said]:
                 f"use at least {sequences} batched tokens, or fewer sequences",
             )
         length = length_of(pool)
+        if pool.model and pool.command.get(LENGTH) is None:
+            length = pool.model.max_context
         if _unchunked(pool) and length and batched < length and pool.written(BATCHED):
             yield Said(
                 pool.where(BATCHED),

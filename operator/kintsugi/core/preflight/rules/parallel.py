@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kintsugi.core.preflight.rule import Rule, Said, example
-from kintsugi.core.preflight.rules.gpus import count_path, hardware
+from kintsugi.core.preflight.rules.gpus import count_path, hardware, holds_a_part
 from kintsugi.core.preflight.view import PoolView, View
 
 _PRO: Final = "deepseek-ai/DeepSeek-V4-Pro"
@@ -14,14 +14,6 @@ _FLAGS: Final = (
     ("--data-parallel-size", "data"),
     ("--prefill-context-parallel-size", "prefill context"),
 )
-_PARTIAL: Final = (
-    "--data-parallel-rank",
-    "--data-parallel-external-lb",
-    "--data-parallel-size-local",
-    "--data-parallel-start-rank",
-    "--data-parallel-multi-port-external-lb",
-)
-"""Flags with which one instance holds only some of the ranks that its data parallel size counts."""
 
 
 def _sizes(pool: PoolView) -> list[tuple[str, str, int]]:
@@ -30,7 +22,7 @@ def _sizes(pool: PoolView) -> list[tuple[str, str, int]]:
 
 def _mismatch(view: View) -> Iterator[Said]:
     for pool in view.pools:
-        if not pool.vllm or not pool.gpus or any(pool.command.get(flag) for flag in _PARTIAL):
+        if not pool.vllm or not pool.gpus or holds_a_part(pool):
             continue
         sizes = [(flag, word, size) for flag, word, size in _sizes(pool) if size > 1]
         world = 1
