@@ -31,6 +31,24 @@ async def test_no_object_is_made_for_a_spec_that_is_refused() -> None:
     assert scene.status.why == message
 
 
+async def test_every_offender_is_named_even_where_all_that_is_wrong_does_not_fit() -> None:
+    scene = Scene()
+    words = [
+        "--swap-space=1",
+        "--disable-log-stats",
+        "-q=awq",
+        "--dtype=half",
+        "--port=1",
+        "--max-num-seqs=x",
+    ]
+    scene.deploy({"short": 1}, engine={"args": {"blockSize": 16}, "extraArgs": words})
+    await scene.run(60)
+    message = accepted(scene)[2]
+    assert message.startswith("7 errors (")
+    for path in ("spec.engine.args.blockSize", *(f"spec.engine.extraArgs[{index}]" for index in range(6))):
+        assert path in message
+
+
 async def test_once_corrected_it_starts() -> None:
     scene = Scene()
     scene.deploy({"short": 2}, engine=BAD)

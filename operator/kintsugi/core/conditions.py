@@ -25,6 +25,10 @@ GOOD_WHEN: Final = {
 """By weight, heaviest first. `Progressing` is neither good nor bad unless its rollout stalls."""
 
 
+MESSAGE_LENGTH: Final = 1000
+"""Characters of a condition's message."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """What the conditions are about."""
@@ -60,7 +64,7 @@ def conditions_of(state: State) -> tuple[Condition, ...]:
                 "type": kind,
                 "status": status,
                 "reason": reason,
-                "message": message[:1000],
+                "message": message[:MESSAGE_LENGTH],
                 "observed_generation": generation,
             }
         )
@@ -87,10 +91,19 @@ def worst_message(conditions: Iterable[Condition]) -> str:
 Said = tuple[str, str, str]
 
 
+def _all_named(problems: tuple[str, ...]) -> str:
+    """Every problem; where that is too long for a condition, the fields of all come first."""
+    text = "; ".join(problems)
+    if len(text) <= MESSAGE_LENGTH:
+        return text
+    fields = dict.fromkeys(problem.partition(" ")[0] for problem in problems)
+    return f"{len(problems)} errors ({', '.join(fields)}): {text}"
+
+
 def _spec_accepted(state: State) -> Said:
     unknown = state.snapshot.unknown_fields
     if state.problems:
-        return "False", "ConfigInvalid", "; ".join(state.problems)
+        return "False", "ConfigInvalid", _all_named(state.problems)
     blamed = [each for each in state.failing if each.wanted and each.failure.blames_spec]
     if blamed:
         said = "; ".join(f"{each.failure.field}: {each.failure.message}" for each in blamed)
