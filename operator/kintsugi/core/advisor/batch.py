@@ -63,7 +63,7 @@ def _smaller(
     why = (
         f"{seen}, and {percent(share)} of the prompts are longer than half the limit of {current:.0f}: running answers "
         f"wait while a step computes so much of a prompt. Half the limit halves the longest steps"
-        f"{_of_kv(traffic, freed, 'and gives back')}; long prompts take more steps to begin."
+        f"{_of_kv(traffic, freed, ' and gives back')}; long prompts take more steps to begin."
     )
     return suggestion(traffic, path, current, halved, why + _origin(settings, path))
 
@@ -105,7 +105,7 @@ def _of_kv(traffic: PoolTraffic, blocks: float, verb: str) -> str:
     whole = traffic.blocks()
     if not blocks or whole is None:
         return ""
-    return f" {verb} {blocks:.0f} of {whole:.0f} KV blocks ({percent(blocks / whole)})".replace(" . ", ". ")
+    return f"{verb} {blocks:.0f} of {whole:.0f} KV blocks ({percent(blocks / whole)})"
 
 
 def _origin(settings: PoolSettings, path: str) -> str:
