@@ -219,6 +219,10 @@ def test_throttled_downloads_that_are_only_warned_of_explain_a_kill() -> None:
     assert "spec.model.source.pvc" in found.cure
 
 
+def test_a_leader_that_is_not_found_is_no_failed_download() -> None:
+    assert ended(f"{V1}socket.gaierror: [Errno -2] Name or service not known").kind == "EngineCrashed"
+
+
 def test_a_worker_that_failed_is_quoted_where_nothing_else_is_said() -> None:
     text = "(EngineCore pid=1) RuntimeError: Worker failed with error 'NCCL says no', please check the stack trace above"
     assert ended(text).reason.startswith("NCCL says no")

@@ -163,8 +163,8 @@ SIGNS: Final = (
         kinds.MODEL_NOT_FOUND,
     ),
     _sign(
-        r"LocalEntryNotFoundError|OfflineModeIsEnabled|We couldn't connect to|Temporary failure in name resolution"
-        r"|Name or service not known|NameResolutionError|Max retries exceeded with url|ConnectTimeout|Could not resolve host",
+        r"LocalEntryNotFoundError|OfflineModeIsEnabled|We couldn't connect to"
+        r"|NameResolutionError|Max retries exceeded with url|ConnectTimeout|Could not resolve host",
         kinds.MODEL_FETCH_FAILED,
         calm_too=True,
     ),
