@@ -1,0 +1,165 @@
+"""The table of faults: how each begins, what must be found, and by when. One line each; new detectors add theirs.
+
+Bars: hangs by design §11. The others are the trigger's own time plus a margin that is said with each of them, counted
+from the moment at which the instance is sick by the trigger's definition.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kintsugi.core.finding import Detector
+from kintsugi.testing.simulation.pod import Pod
+from kintsugi.testing.simulation.rank import RankEngine
+from kintsugi.testing.simulation.trial import Trial
+
+Begin = Callable[[Trial, Pod, random.Random], float]
+"""Makes the pod sick; the moment from which its bars count (monotonic seconds, perhaps in the future)."""
+LEAST_LOAD: Final = 2.0
+IDLE_SECONDS: Final = 120.0
+PATIENCE_SECONDS: Final = 3_600.0
+
+
+class NeverHappened(RuntimeError):
+    """The world did not come to the state in which this fault begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of fault. Seconds from its onset: `withdrawn` to the verdict Sick, `removed` to one that may remove."""
+
+    detector: Detector
+    begin: Begin
+    withdrawn: float
+    removed: float
+    why: str
+    """Where the bars come from."""
+    ranks: int = 1
+
+
+def _moment(trial: Trial, luck: random.Random) -> float:
+    """Any moment of the coming scrape interval."""
+    wait = trial.times.scrape_interval if trial.times is not None else 5.0
+    return trial.world.t + luck.random() * wait
+
+
+def _loaded(trial: Trial, luck: random.Random, engines: list[RankEngine]) -> None:
+    """Go to a moment between two scrapes at which the gauges of all `engines` tell of requests.
+
+    An engine that stops while its gauges say 0, though requests reach it, is found as an idle one is.
+    """
+
+    def loaded() -> bool:
+        return all(engine.shown.running >= LEAST_LOAD for engine in engines)
+
+    began = trial.world.t
+    while True:
+        trial.peek(luck.random())
+        if loaded():
+            return
+        trial.step()
+        if trial.world.t - began > PATIENCE_SECONDS:
+            raise NeverHappened
+
+
+def _until(trial: Trial, so: Callable[[], bool]) -> None:
+    began = trial.world.t
+    while not so():
+        if trial.world.t - began > PATIENCE_SECONDS:
+            raise NeverHappened
+        trial.step()
+
+
+def _hang(trial: Trial, pod: Pod, ranks: frozenset[str]) -> float:
+    pod.hung_ranks, pod.hung_from = ranks, trial.world.t
+    return trial.world.t
+
+
+def hang_under_load(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The core of an engine that has requests stops; its pages go on."""
+    _loaded(trial, luck, pod.engines)
+    return _hang(trial, pod, frozenset(engine.name for engine in pod.engines))
+
+
+def hang_idle(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The core of an engine without requests stops."""
+    trial.world.traffic.silence()
+    _until(trial, lambda: not any(engine.load for engine in pod.engines))
+    trial.run(IDLE_SECONDS + luck.uniform(0, 60))
+    trial.peek(luck.random())
+    return _hang(trial, pod, frozenset(engine.name for engine in pod.engines))
+
+
+def hang_of_one_rank(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """One rank with requests stops, the other serves on."""
+    engine = luck.choice(pod.engines)
+    _loaded(trial, luck, [engine])
+    return _hang(trial, pod, frozenset({engine.name}))
+
+
+def slow(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """Every step takes 2.2 to 5 times as long: 55 to 80 % of the rate are lost."""
+    pod.slow_from, pod.slow = _moment(trial, luck), luck.uniform(2.2, 5.0)
+    return pod.slow_from
+
+
+def fragmentation(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The level climbs from below 20 % to 35 to 70 % within 2 to 30 minutes; sick from 27 % on."""
+    shape = pod.shape
+    shape.ramp_from, shape.ramp_seconds = _moment(trial, luck), luck.uniform(120, 1_800)
+    shape.ramp_to = luck.uniform(35, 70)
+    crossed = shape.crosses(27.0)
+    if crossed is None:
+        raise NeverHappened
+    return crossed
+
+
+def erroring(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """Half of what it serves, or more, ends in an error."""
+    share = luck.uniform(0.5, 1.0)
+    for engine in pod.engines:
+        engine.failing = share
+    return trial.world.t
+
+
+def pod_ends(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The pod as a whole fails."""
+    pod.fail(trial.world.t)
+    return trial.world.t
+
+
+def restarts_repeat(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The engine ends three times within half an hour; sick from the third on."""
+    for number in range(3):
+        pod.crash(trial.world.t, luck.uniform(30, 120))
+        if number < 2:
+            _until(trial, lambda: pod.ready(trial.world.t))
+            trial.run(luck.uniform(10, 300))
+    return trial.world.t
+
+
+def not_ready_again(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The engine ends and never comes back; sick when its start budget is over."""
+    pod.crash(trial.world.t, None)
+    return trial.world.t + START_BUDGET_SECONDS
+
+
+START_BUDGET_SECONDS: Final = 300
+"""Written into the deployments of the fault runs, so that a start over budget takes minutes and not hours."""
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "hangUnderLoad": Kind(Detector.STALLED, hang_under_load, 90, 320, "design §11"),
+    "hangIdle": Kind(Detector.STALLED, hang_idle, 150, 370, "design §11"),
+    "hangOfOneRank": Kind(Detector.STALLED, hang_of_one_rank, 90, 320, "design §11", ranks=2),
+    "slow": Kind(Detector.SLOW, slow, 720, 720, "forSeconds 600 + two windows of 60 s"),
+    "fragmentation": Kind(
+        Detector.FRAGMENTED, fragmentation, 720, 720, "forSeconds 600 + 120 s, from 27 % on"
+    ),
+    "erroring": Kind(
+        Detector.ERRORING, erroring, 480, 480, "window 120 s + round 60 s + 300 s for 20 requests to come"
+    ),
+    "podEnded": Kind(Detector.DEAD, pod_ends, 10, 10, "two passes"),
+    "restartsRepeat": Kind(Detector.DEAD, restarts_repeat, 10, 10, "two passes after the third end"),
+    "notReadyAgain": Kind(Detector.DEAD, not_ready_again, 15, 15, "start budget + three passes"),
+}

@@ -1,0 +1,81 @@
+"""What happens to healthy engines, and is no reason to remove one: pauses, neighbours, lost pages, restarts, rollouts.
+
+The pause model is that of the hang paper §1.2, which no operator of real fleets has published either: compiling new
+shapes (median 8 s, 0.05/h, ten times as often in the first hour), reloads and the host (0.05/h, around 12 s), and a
+Pareto tail (from 10 s, exponent 1.3, 0.01/h). A pause of 300 s or more is a fault by definition, so the tail is cut.
+"""
+
+import math
+import random
+
+from kintsugi.core.snapshot import Failure
+from kintsugi.testing.simulation.pod import Pod
+
+LONGEST_PAUSE = 290.0
+COMPILES_PER_HOUR = 0.05
+YOUNG_SECONDS = 3_600.0
+YOUNG_FACTOR = 10.0
+RELOADS_PER_HOUR = 0.05
+TAILS_PER_HOUR = 0.01
+HICCUPS_PER_HOUR = 6.0
+NEIGHBOURS_PER_HOUR = 0.02
+LONGEST_NEIGHBOUR = 360.0
+"""Longer slowness than the trigger's own time can't be told from a fault by anyone (slow §8)."""
+RESTARTS_PER_HOUR = 0.01
+GAPS_PER_HOUR = 0.05
+GAPS = (Failure.CONNECT_TIMEOUT, Failure.CONNECT_TIMEOUT, Failure.HTTP_ERROR, Failure.PENDING, Failure.SILENT)
+LONGEST_SILENCE = 240.0
+POISON_PER_HOUR = 0.02
+"""One client's bad request, sent again 2 to 12 times (hang §4)."""
+
+
+def happen(pod: Pod, t: float, seconds: float, luck: random.Random) -> None:
+    """Whatever begins in this pod within the next `seconds`."""
+    hours = seconds / 3_600
+    if not pod.ready(t):
+        return
+    age = t - pod.ready_at
+    factor = pod.temper.pauses
+    compiles = COMPILES_PER_HOUR * (YOUNG_FACTOR if age < YOUNG_SECONDS else 1.0)
+    chance = luck.random()
+    for rate, name in (
+        (compiles * factor, "compile"),
+        (RELOADS_PER_HOUR * factor, "reload"),
+        (TAILS_PER_HOUR * factor, "tail"),
+        (HICCUPS_PER_HOUR, "hiccup"),
+        (NEIGHBOURS_PER_HOUR, "neighbour"),
+        (RESTARTS_PER_HOUR, "restart"),
+        (GAPS_PER_HOUR, "gap"),
+        (POISON_PER_HOUR, "poison"),
+    ):
+        chance -= rate * hours
+        if chance < 0:
+            _begin(name, pod, t, luck)
+            return
+
+
+def _begin(name: str, pod: Pod, t: float, luck: random.Random) -> None:
+    if name in ("compile", "reload", "tail", "hiccup"):
+        pod.paused_until = max(pod.paused_until, t + min(LONGEST_PAUSE, _pause(name, pod, luck)))
+    elif name == "neighbour":
+        pod.neighbour_until = t + luck.uniform(30, LONGEST_NEIGHBOUR)
+        pod.neighbour = luck.uniform(1.2, 2.5)
+    elif name == "restart":
+        pod.crash(t, luck.uniform(60, 600))
+    elif name == "gap":
+        pod.gap = luck.choice(GAPS)
+        longest = LONGEST_SILENCE if pod.gap is Failure.SILENT else 1_800.0
+        pod.gap_until = t + min(longest, luck.lognormvariate(math.log(60), 1.2))
+    else:
+        engine = luck.choice(pod.engines)
+        engine.shown.failed += luck.randint(2, 12)
+
+
+def _pause(name: str, pod: Pod, luck: random.Random) -> float:
+    if name == "compile":
+        return luck.lognormvariate(math.log(8), 0.7)
+    if name == "reload":
+        return luck.lognormvariate(math.log(pod.temper.reload_median), 0.6)
+    if name == "tail":
+        return 10.0 * luck.paretovariate(1.3)
+    return luck.uniform(0.2, 2.0)

@@ -1,0 +1,261 @@
+"""One engine rank: continuous batching with chunked prefill, moved from event to event.
+
+Facts kept of vLLM 0.32: gauges are written when a step ends, so they lag and freeze; a step without output (a chunk of a
+prefill while nothing decodes) does not count as a step but moves the KV usage; a prompt is credited when its prefill
+ends; the first token counts as generated, and only later ones have a time between tokens.
+"""
+
+import heapq
+import random
+from collections import deque
+from dataclasses import dataclass
+
+from kintsugi.core.sample import RankSample
+from kintsugi.core.series import LONG_GAP_SECONDS
+from kintsugi.testing.simulation.cost import CHUNK_TOKENS, StepCost
+
+GAP_EDGES = (2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+"""Bucket edges of vLLM's histogram of time between tokens from `LONG_GAP_SECONDS` on."""
+MOST_WAITING = 2_000
+"""Beyond this many requests in the queue clients have gone away."""
+MOST_STEPS_AT_ONCE = 100
+MOST_CHUNKS_AT_ONCE = 8
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, or a canary of ours (`canary` is its id)."""
+
+    prompt: int
+    computed: int
+    """Prompt tokens that are not found in the prefix cache."""
+    output: int
+    at: float
+    fails: bool = False
+    """Whoever serves it."""
+    canary: str = ""
+
+
+@dataclass(slots=True)
+class Shown:
+    """What the rank's series say: gauges as of its last step, counters since its start."""
+
+    running: float = 0.0
+    waiting: float = 0.0
+    kv_usage: float = 0.0
+    steps: float = 0.0
+    generation_tokens: float = 0.0
+    prompt_tokens: float = 0.0
+    prefix_queries: float = 0.0
+    prefix_hits: float = 0.0
+    itl_sum: float = 0.0
+    itl_count: float = 0.0
+    itl_gap: float = 0.0
+    first_tokens: float = 0.0
+    finished: float = 0.0
+    failed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the engine was started with."""
+
+    seqs: int
+    kv_tokens: int
+    chunk: int | None = CHUNK_TOKENS
+    """None: a prefill is one step, however long."""
+    accepted: float = 1.0
+    """Tokens per decode step with speculative decoding."""
+
+
+class RankEngine:
+    """One rank. `frozen` (a hang or a pause of the engine core) stops every step; requests still come in."""
+
+    def __init__(self, name: str, cost: StepCost, limits: Limits, luck: random.Random) -> None:
+        self.name = name
+        self.limits = limits
+        self.cost = cost
+        self._table = cost.table(limits.seqs + 1)
+        self._luck = luck
+        self.inbox: deque[Request] = deque()
+        """Not yet seen by the scheduler: it looks between two steps."""
+        self.queue: deque[Request] = deque()
+        self._prefill: Request | None = None
+        self._left = 0
+        self._running: list[tuple[int, int, Request]] = []
+        self._clock = 0
+        self._number = 0
+        self._held = 0.0
+        self._reserved = 0.0
+        self._carry = 0.0
+        self._late = 0.0
+        self.answered: list[tuple[str, float]] = []
+        self.failed_canaries: list[tuple[str, float]] = []
+        self.failing = 0.0
+        """Share of requests, canaries among them, that end in an error here."""
+        self.shown = Shown()
+
+    def sample(self) -> RankSample:
+        """The rank's part of a page that is read now."""
+        s = self.shown
+        return RankSample(
+            self.name,
+            s.running,
+            s.waiting,
+            0.0,
+            None,
+            s.kv_usage,
+            1.0,
+            s.steps,
+            s.generation_tokens,
+            s.prompt_tokens,
+            s.prefix_queries,
+            s.prefix_hits,
+            0.0,
+            s.itl_sum,
+            s.itl_count,
+            s.itl_gap,
+            s.first_tokens,
+            s.finished,
+            s.failed,
+        )
+
+    @property
+    def load(self) -> int:
+        """Requests inside, seen by the engine or not."""
+        inside = len(self._running) + len(self.queue) + len(self.inbox)
+        return inside + (self._prefill is not None)
+
+    def pause(self, seconds: float) -> None:
+        """The core did nothing for so long: the step under way takes that much longer."""
+        if self._running or self._prefill is not None:
+            self._late += seconds
+
+    def advance(self, t: float, until: float, slow: float) -> None:
+        """Work from `t` to `until`; every step takes `slow` times as long."""
+        inbox, queue, running, s = self.inbox, self.queue, self._running, self.shown
+        moved = False
+        while t < until:
+            while inbox and inbox[0].at <= t:
+                queue.append(inbox.popleft())
+            if queue and self._prefill is None:
+                self._admit()
+            n, prefill = len(running), self._prefill
+            if not n and prefill is None:
+                if inbox and inbox[0].at < until:
+                    t = max(t, inbox[0].at)
+                    continue
+                self._carry = self._late = 0.0
+                break
+            chunk, steps = self._next(n, prefill)
+            cost = self._table[n] + self.cost.context * self._held / self.limits.kv_tokens
+            if chunk:
+                depth = (prefill.prompt - self._left + chunk / 2) / self.limits.kv_tokens if prefill else 0.0
+                cost += chunk * (self.cost.prompt + self.cost.attention * depth)
+            cost *= slow
+            late = self._late
+            if late:
+                steps = 1
+            elif inbox:
+                steps = min(steps, max(1, int((inbox[0].at - t) / cost)))
+            need = steps * cost + late - self._carry
+            if t + need > until:
+                steps = int((until - t + self._carry - late) / cost)
+                if steps < 1:
+                    self._carry += until - t
+                    break
+                need = steps * cost + late - self._carry
+            t += need
+            self._carry = self._late = 0.0
+            moved = True
+            if n:
+                self._decode(n, steps, cost, late)
+            if chunk and prefill is not None:
+                self._compute(prefill, chunk * steps, n, t)
+            while running and running[0][0] <= self._clock:
+                self._finish(heapq.heappop(running)[2])
+        if moved:
+            s.running = float(len(running) + (self._prefill is not None))
+            s.waiting = float(len(queue))
+            s.kv_usage = min(1.0, self._held / self.limits.kv_tokens)
+
+    def _next(self, n: int, prefill: Request | None) -> tuple[int, int]:
+        """Prompt tokens of each of the next steps, and how many of them are alike."""
+        if prefill is None:
+            return 0, max(1, min(self._running[0][0] - self._clock, MOST_STEPS_AT_ONCE))
+        most = self._left if self.limits.chunk is None else max(1, self.limits.chunk - n)
+        chunk = min(self._left, most)
+        whole = max(1, min(self._left // chunk, MOST_CHUNKS_AT_ONCE))
+        if n:
+            whole = max(1, min(whole, self._running[0][0] - self._clock))
+        return chunk, whole
+
+    def _admit(self) -> None:
+        first, limits = self.queue[0], self.limits
+        room = self._reserved + first.prompt + first.output <= limits.kv_tokens or not self._running
+        if len(self._running) >= limits.seqs or not room:
+            while len(self.queue) > MOST_WAITING:
+                self.queue.pop()
+            return
+        self._prefill = self.queue.popleft()
+        self._left = max(1, first.computed)
+        self._held += first.prompt - first.computed
+        self._reserved += first.prompt + first.output
+
+    def _decode(self, n: int, steps: int, cost: float, late: float) -> None:
+        s, tokens = self.shown, n * steps
+        self._clock += steps
+        self._held += tokens * self.limits.accepted
+        s.steps += steps
+        s.generation_tokens += round(tokens * self.limits.accepted)
+        s.itl_count += tokens
+        s.itl_sum += tokens * cost + n * late
+        gap = cost + late
+        if gap >= LONG_GAP_SECONDS:
+            edge = max(e for e in GAP_EDGES if e <= gap)
+            s.itl_gap += edge * (tokens if not late else n)
+
+    def _compute(self, request: Request, tokens: int, decoding: int, t: float) -> None:
+        self._left -= tokens
+        self._held += min(tokens, tokens + self._left)
+        if self._left > 0:
+            return
+        s = self.shown
+        self._prefill = None
+        s.prompt_tokens += request.prompt
+        s.prefix_queries += request.prompt
+        s.prefix_hits += request.prompt - request.computed
+        if not decoding:
+            s.steps += 1
+        if request.canary and self._fails(request):
+            self._leave(request, 0)
+            self.failed_canaries.append((request.canary, t))
+            s.failed += 1
+            return
+        s.first_tokens += 1
+        s.generation_tokens += 1
+        self._held += 1
+        if request.output <= 1:
+            self._finish(request)
+            if request.canary:
+                self.answered.append((request.canary, t))
+            return
+        self._number += 1
+        steps = max(1, round((request.output - 1) / self.limits.accepted))
+        heapq.heappush(self._running, (self._clock + steps, self._number, request))
+
+    def _finish(self, request: Request) -> None:
+        self._leave(request, request.output)
+        if not request.canary and self._fails(request):
+            self.shown.failed += 1
+        else:
+            self.shown.finished += 1
+
+    def _fails(self, request: Request) -> bool:
+        return request.fails or (self.failing > 0 and self._luck.random() < self.failing)
+
+    def _leave(self, request: Request, output: int) -> None:
+        self._held = max(0.0, self._held - request.prompt - output)
+        self._reserved = max(0.0, self._reserved - request.prompt - request.output)
+        if not self._running and self._prefill is None:
+            self._held = self._reserved = 0.0

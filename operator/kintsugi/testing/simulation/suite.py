@@ -1,0 +1,279 @@
+"""The false-positive suite: healthy pools for thousands of hours, every kind of fault hundreds of times, two processes."""
+
+import copy
+import gc
+import multiprocessing
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kintsugi.core.times import Times
+from kintsugi.testing.simulation.kinds import KINDS, START_BUDGET_SECONDS, Kind, NeverHappened
+from kintsugi.testing.simulation.pod import Pod
+from kintsugi.testing.simulation.temper import Temper, draw_temper
+from kintsugi.testing.simulation.trial import Trial
+from kintsugi.testing.simulation.world import World, deployment
+
+WARM_SECONDS: Final = 3_000.0
+"""Warm-up 600 s, 30 minutes for a baseline, 600 s of it as fragmentation's reference."""
+WARM_SECONDS_SHORT: Final = 700.0
+HEALTHY_SPAN_SECONDS: Final = 12 * 3_600.0
+"""One healthy pool is watched for so long."""
+SHARE_FOUND: Final = 0.99
+"""Of the runs of a kind that must be found, and found within its bar (issue: ≥ 99 % of 500)."""
+GRACE: Final = 1.5
+"""A fault run is watched for so many times its bar."""
+VICTIMS: Final = 3
+"""Runs of each kind on copies of one warm pool: the warm-up is most of the cost."""
+MOST_DRAWS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a suite does: instance-hours of healthy pools, and runs of each kind of fault."""
+
+    healthy_hours: float
+    runs: int
+
+
+FULL: Final = Size(10_000, 500)
+CI: Final = Size(2_000, 60)
+
+
+@dataclass(slots=True)
+class Count:
+    """One kind: runs, found at all, found within the bar; and the delays of those found."""
+
+    runs: int = 0
+    found: int = 0
+    within_bar: int = 0
+    delays: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came out, of one job or of all."""
+
+    hours: float = 0.0
+    false: list[str] = field(default_factory=list)
+    """Every removal of a healthy instance, in words, with the seed that repeats it."""
+    withdrawn: int = 0
+    """Healthy instances withdrawn for a while: not counted as false, told for people."""
+    faults: dict[str, Count] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+    """Every fault run not found within its bar, in words."""
+
+    def add(self, other: "Tally") -> None:
+        """Take in another tally."""
+        self.hours += other.hours
+        self.false += other.false
+        self.withdrawn += other.withdrawn
+        self.missed += other.missed
+        for name, count in other.faults.items():
+            mine = self.faults.setdefault(name, Count())
+            mine.runs += count.runs
+            mine.found += count.found
+            mine.within_bar += count.within_bar
+            mine.delays += count.delays
+
+    def failures(self, size: Size) -> list[str]:
+        """What misses its bar; empty where the suite passes."""
+        said = [f"removal of a healthy instance: {text}" for text in self.false]
+        if self.hours < size.healthy_hours:
+            said.append(f"only {self.hours:.0f} of {size.healthy_hours:.0f} healthy hours were simulated")
+        for name, count in self.faults.items():
+            if count.runs < SHARE_FOUND * size.runs:
+                said.append(f"{name}: only {count.runs} of {size.runs} runs came about")
+            elif count.found < SHARE_FOUND * count.runs:
+                said.append(f"{name}: {count.found} of {count.runs} found, fewer than 99 %")
+            elif count.within_bar < SHARE_FOUND * count.runs:
+                said.append(f"{name}: {count.within_bar} of {count.runs} within the bar, fewer than 99 %")
+        return said
+
+    def report(self, seed: int) -> dict[str, Any]:
+        """As `build/simulate.json` holds it."""
+        return {
+            "healthyInstanceHours": round(self.hours, 1),
+            "falseRecreations": len(self.false),
+            "seed": seed,
+            "healthyWithdrawals": self.withdrawn,
+            "faults": {
+                name: {
+                    "runs": count.runs,
+                    "found": count.found,
+                    "withinBar": count.within_bar,
+                    "p50Seconds": _at(count.delays, 0.5),
+                    "p95Seconds": _at(count.delays, 0.95),
+                }
+                for name, count in sorted(self.faults.items())
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One piece of work: a healthy pool (`kinds` empty), or one warm pool for a run of each of `kinds`."""
+
+    seed: str
+    kinds: tuple[str, ...] = ()
+    victims: int = 1
+    """Runs of each kind, each on another instance where there are several."""
+    times: Times | None = None
+    """Other times than the defaults: a detector that is planted to be wrong."""
+
+    def do(self) -> Tally:
+        """Do it."""
+        tally = faulty(self) if self.kinds else healthy(self)
+        gc.collect()
+        return tally
+
+
+def jobs(size: Size, seed: int, times: Times | None = None, kinds: Mapping[str, Kind] = KINDS) -> list[Job]:
+    """All the work of a suite; healthy pools first, since they take longest."""
+    found, hours, number = [], 0.0, 0
+    while hours < size.healthy_hours * 1.02:
+        job = Job(f"{seed}/healthy/{number}", times=times)
+        hours += _temper(job).size * HEALTHY_SPAN_SECONDS / 3_600
+        found.append(job)
+        number += 1
+    by_ranks: dict[int, list[str]] = {}
+    for name, kind in kinds.items():
+        by_ranks.setdefault(kind.ranks, []).append(name)
+    for ranks, names in by_ranks.items():
+        for first in range(0, size.runs, VICTIMS):
+            victims = min(VICTIMS, size.runs - first)
+            found.append(Job(f"{seed}/faults{ranks}/{first}", tuple(names), victims, times))
+    return found
+
+
+def _temper(job: Job) -> Temper:
+    return draw_temper(random.Random(job.seed))
+
+
+def healthy(job: Job) -> Tally:
+    """Watch a pool to which nothing happens that a removal would cure."""
+    luck = random.Random(job.seed)
+    temper = draw_temper(luck)
+    trial = Trial(World(temper, deployment(temper.size), luck), trouble=True, times=job.times)
+    trial.run(HEALTHY_SPAN_SECONDS)
+    tally = Tally(hours=trial.hours)
+    for act in trial.acts:
+        if act.removes:
+            found = act.finding
+            tally.false.append(
+                f"{found.detector.value}/{found.reason} at {act.t:.0f} s of {act.pod} "
+                f"(seed {job.seed}): {found.message}"
+            )
+        else:
+            tally.withdrawn += 1
+    return tally
+
+
+def faulty(job: Job) -> Tally:
+    """Warm one pool up, and make a copy of it sick in each of the ways of `job.kinds`."""
+    tally = Tally()
+    for attempt in range(MOST_DRAWS):
+        luck = random.Random(f"{job.seed}/{attempt}")
+        ranks = max(KINDS[name].ranks for name in job.kinds)
+        temper = _busy(draw_temper(luck, luck.choices((2, 3, 4), (6, 3, 1))[0], ranks), luck)
+        deployed = deployment(temper.size, {"engine": {"startBudgetSeconds": START_BUDGET_SECONDS}})
+        world = World(temper, deployed, luck, events=False)
+        for pod in world.pods:
+            pod.calm_shape, pod.telemetry = True, True
+            pod.start(0.0, 10.0)
+        trial = Trial(world, times=job.times)
+        trial.run(WARM_SECONDS if ranks == 1 else WARM_SECONDS_SHORT)
+        if ranks > 1 or _learnt(trial):
+            break
+    else:
+        raise NeverHappened(f"no pool of {job.seed} learned its step cost")
+    for number in range(job.victims):
+        for name in job.kinds:
+            tally.add(_one(job, name, number, trial))
+    return tally
+
+
+def _busy(temper: Temper, luck: random.Random) -> Temper:
+    """So busy that slow steps show, and with chunked prefill, for which the bars hold."""
+    limits = replace(temper.limits, chunk=temper.limits.chunk or 8_192)
+    load = luck.uniform(0.15, 0.5)
+    return replace(temper, load=load, idle=0.0, day=0.0, giants=0.0, limits=limits, longest_prefill=0.0)
+
+
+def _learnt(trial: Trial) -> bool:
+    return all(process.slow.baseline is not None for process in trial.memory.processes.values())
+
+
+def _one(job: Job, name: str, victim: int, warm: Trial) -> Tally:
+    """One run of one kind on a copy of a warm pool."""
+    kind, deployed = KINDS[name], warm.world.deployed
+    trial = copy.deepcopy(warm, {id(deployed): deployed, id(warm.times): warm.times})
+    seed = f"{job.seed}/{name}/{victim}"
+    trial.world.luck.seed(seed)
+    trial.acts.clear()
+    luck = random.Random(seed)
+    pod = trial.world.pods[victim % len(trial.world.pods)]
+    tally = Tally(faults={name: Count()})
+    try:
+        onset = kind.begin(trial, pod, luck)
+    except NeverHappened:
+        return tally
+    found, removed = _watch(trial, pod, kind, onset)
+    count = tally.faults[name]
+    count.runs = 1
+    count.found = int(found is not None)
+    if found is not None and removed is not None:
+        count.within_bar = int(found <= kind.withdrawn and removed <= kind.removed)
+    count.delays = [found] if found is not None else []
+    if not count.within_bar:
+        tally.missed.append(f"{name} (seed {seed}): Sick after {found} s, to be removed after {removed} s")
+    tally.false = [
+        f"{act.finding.detector.value}/{act.finding.reason} of a healthy sibling (seed {seed}): "
+        f"{act.finding.message}"
+        for act in trial.acts
+        if act.removes and act.pod != pod.uid
+    ]
+    return tally
+
+
+def _watch(trial: Trial, pod: Pod, kind: Kind, onset: float) -> tuple[float | None, float | None]:
+    """Seconds from the onset to the first verdict Sick and to the first that may remove."""
+    until = onset + GRACE * max(kind.withdrawn, kind.removed)
+    while trial.world.t < until:
+        acts = [a for a in trial.acts if a.pod == pod.uid and a.finding.detector is kind.detector]
+        if any(a.removes for a in acts):
+            break
+        trial.step()
+    acts = [a for a in trial.acts if a.pod == pod.uid and a.finding.detector is kind.detector]
+    first = min((a.t for a in acts), default=None)
+    last = min((a.t for a in acts if a.removes), default=None)
+    return (None if first is None else first - onset), (None if last is None else last - onset)
+
+
+def run(work: list[Job], processes: int = 2, told: Callable[[int, int], None] | None = None) -> Tally:
+    """Everything, over `processes` processes; `told` hears how many jobs of how many are done."""
+    tally = Tally()
+    for done, each in enumerate(_results(work, processes), 1):
+        tally.add(each)
+        if told is not None:
+            told(done, len(work))
+    return tally
+
+
+def _results(work: list[Job], processes: int) -> Iterator[Tally]:
+    if processes <= 1:
+        yield from (job.do() for job in work)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes, initializer=_begin) as pool:
+        yield from pool.imap_unordered(Job.do, work)
+
+
+def _begin() -> None:
+    """A worker makes no cycles worth looking for while a job runs."""
+    gc.disable()
+
+
+def _at(values: list[float], share: float) -> float | None:
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1) if ordered else None

@@ -1,0 +1,101 @@
+"""When requests come to a pool, and how long they are: a day's curve, a slow wander, bursts, hours in which nobody asks."""
+
+import math
+import random
+
+from kintsugi.testing.simulation.rank import Request
+from kintsugi.testing.simulation.temper import Temper
+
+DAY_SECONDS = 86_400.0
+WANDER = 0.35
+"""Standard deviation of the logarithm of the slow wander of load."""
+WANDER_SECONDS = 3_600.0
+BURSTS_PER_HOUR = 0.3
+MINUTE = 60.0
+MOST_ARRIVALS = 400
+"""Of one tick; clients beyond that have gone away."""
+
+
+class Traffic:
+    """The requests of one pool."""
+
+    def __init__(self, temper: Temper, luck: random.Random) -> None:
+        self._temper = temper
+        self._luck = luck
+        self._peak = temper.load * temper.capacity() * temper.size * temper.ranks
+        self._phase = luck.random() * DAY_SECONDS
+        self._wander = luck.gauss(0, WANDER)
+        self._burst_until = -1.0
+        self._burst = 1.0
+        self._minute = -1.0
+        self._quiet_until = -1.0
+        self._awake_until = luck.expovariate(1 / 3_600)
+        self.failing = 0.0
+        """Share of requests that fail whoever serves them."""
+        self._prompt = math.log(temper.prompt)
+        self._output = math.log(temper.output)
+        self._shift = 0.0
+        self._shift_until = -1.0
+
+    def silence(self) -> None:
+        """From now on nobody asks."""
+        self._peak = 0.0
+
+    def rate(self, t: float) -> float:
+        """Requests a second of the whole pool."""
+        luck, temper = self._luck, self._temper
+        if t - self._minute >= MINUTE:
+            self._minute = t
+            keep = math.exp(-MINUTE / WANDER_SECONDS)
+            self._wander = self._wander * keep + luck.gauss(0, WANDER) * math.sqrt(1 - keep * keep)
+            if luck.random() < BURSTS_PER_HOUR * MINUTE / 3_600:
+                self._burst_until, self._burst = t + luck.uniform(30, 600), luck.uniform(1.5, 4.0)
+            if t > self._shift_until:
+                shifts = luck.random() < 0.1 * MINUTE / 3_600
+                self._shift_until = t + luck.uniform(600, 7_200) if shifts else t
+                self._shift = luck.gauss(0, 0.5) if shifts else 0.0
+            self._sleep(t)
+        if t < self._quiet_until:
+            return 0.0
+        day = 1 + temper.day * math.sin(2 * math.pi * (t + self._phase) / DAY_SECONDS)
+        burst = self._burst if t < self._burst_until else 1.0
+        return self._peak * day * math.exp(self._wander) * burst
+
+    def _sleep(self, t: float) -> None:
+        if self._temper.idle <= 0 or t < self._quiet_until or t < self._awake_until:
+            return
+        quiet = self._luck.expovariate(1 / 3_600)
+        self._quiet_until = t + quiet
+        wake = 3_600 * (1 - self._temper.idle) / self._temper.idle
+        self._awake_until = self._quiet_until + self._luck.expovariate(1 / wake)
+
+    def arrivals(self, t: float, seconds: float) -> list[Request]:
+        """The requests that come between `t` and `t + seconds`, in order."""
+        count = min(MOST_ARRIVALS, poisson(self._luck, self.rate(t) * seconds))
+        draw = self._luck.random
+        return [self.request(at) for at in sorted(t + seconds * draw() for _ in range(count))]
+
+    def request(self, at: float) -> Request:
+        """One request."""
+        luck, temper = self._luck, self._temper
+        prompt = int(math.exp(luck.gauss(self._prompt + self._shift, temper.prompt_spread)))
+        prompt = max(8, min(prompt, temper.longest))
+        hits = temper.hits * luck.random() * 1.25
+        if temper.giants and luck.random() < temper.giants:
+            prompt, hits = temper.longest, 0.0
+        output = max(1, min(int(math.exp(luck.gauss(self._output, temper.output_spread))), 8_192))
+        fails = self.failing > 0 and luck.random() < self.failing
+        return Request(prompt, max(1, int(prompt * (1 - hits))), output, at, fails)
+
+
+def poisson(luck: random.Random, mean: float) -> int:
+    """A Poisson number; beyond 30 by its normal limit."""
+    if mean <= 0:
+        return 0
+    if mean > 30:
+        return max(0, round(luck.gauss(mean, math.sqrt(mean))))
+    limit, k, product = math.exp(-mean), 0, luck.random()
+    while product > limit:
+        k += 1
+        product *= luck.random()
+    return k

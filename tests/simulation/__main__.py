@@ -1,0 +1,76 @@
+"""`make simulate`: the false-positive suite. Exits 1 where a bar is missed, and names the seed that repeats it."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from kintsugi.testing.simulation.suite import CI, FULL, Size, Tally, jobs, run
+
+REPORT = Path("build/simulate.json")
+SIZES = {"full": FULL, "ci": CI}
+STEPS = 20
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
+    parser.add_argument("--size", choices=sorted(SIZES), default="full", help="full: 10,000 h; ci: 2,000 h")
+    parser.add_argument("--hours", type=float, help="healthy instance-hours, in place of the size's")
+    parser.add_argument("--runs", type=int, help="runs of each kind of fault, in place of the size's")
+    parser.add_argument("--seed", type=int, help="to repeat a run; another one each time unless given")
+    parser.add_argument("--processes", type=int, default=2)
+    return parser.parse_args()
+
+
+def told(done: int, of: int) -> None:
+    """Progress, in twentieths."""
+    if done * STEPS // of != (done - 1) * STEPS // of:
+        print(f"  {100 * done // of:3d} %", file=sys.stderr, flush=True)
+
+
+def table(tally: Tally, seed: int) -> str:
+    """The outcome for people."""
+    report = tally.report(seed)
+    hours, removals = report["healthyInstanceHours"], report["falseRecreations"]
+    back = report["healthyWithdrawals"]
+    lines = [f"healthy: {hours:,.0f} instance-hours, {removals} removals, {back} withdrawals given back"]
+    for name, count in report["faults"].items():
+        lines.append(
+            f"{name:>16}: {count['found']:4d} of {count['runs']:4d} found, {count['withinBar']:4d} within the bar"
+            f"; Sick after p50 {count['p50Seconds']} s, p95 {count['p95Seconds']} s"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run it."""
+    asked = arguments()
+    size = SIZES[asked.size]
+    size = Size(
+        size.healthy_hours if asked.hours is None else asked.hours,
+        size.runs if asked.runs is None else asked.runs,
+    )
+    seed = time.time_ns() % 1_000_000_007 if asked.seed is None else asked.seed
+    print(
+        f"seed {seed}: {size.healthy_hours:,.0f} healthy instance-hours, {size.runs} runs a kind", flush=True
+    )
+    began = time.monotonic()
+    tally = run(jobs(size, seed), asked.processes, told)
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(json.dumps(tally.report(seed), indent=2) + "\n")
+    print(table(tally, seed))
+    print(f"{time.monotonic() - began:.0f} s, written to {REPORT}")
+    for text in tally.missed:
+        print(f"not within its bar: {text}")
+    failures = tally.failures(size)
+    for text in failures:
+        print(f"FAILED: {text}")
+    if failures:
+        print(f"repeat with: make simulate SIMULATE={asked.size} ARGS='--seed {seed}'")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
