@@ -16,6 +16,7 @@ from kintsugi.core.catalog.load import CatalogInvalid, builtin, extended
 from kintsugi.core.preflight.check import check
 from kintsugi.core.preflight.facts import Facts
 from kintsugi.core.preflight.finding import Finding, sort_key
+from kintsugi.core.preflight.view import mapping
 
 KIND: Final = "DeepSeekV4Deployment"
 STDIN: Final = "-"
@@ -71,8 +72,8 @@ class Result:
 def lint(files: tuple[str, ...], output: str, catalog_file: Path | None, list_rules: bool) -> None:
     """Check manifests of DeepSeekV4Deployments; `-` reads standard input.
 
-    A file may hold several documents and lists; other kinds are skipped (claims among them are read, for the rules
-    on access modes). Exit code: 0 clean or warnings only, 1 errors, 2 unreadable.
+    A file may hold several documents and lists; other kinds are skipped (claims and autoscalers among them are
+    read, for the rules on access modes). Exit code: 0 clean or warnings only, 1 errors, 2 unreadable.
     """
     from kintsugi.cli import lintoutput  # not needed to import this module for its exit codes
 
@@ -97,7 +98,7 @@ def run(files: Iterable[str], catalog: Catalog | None = None) -> Result:
         except (OSError, UnicodeDecodeError, Unreadable) as error:
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             unreadable.append(f"{_shown(name)}: can't be read: {said}")
-    claims = _claims(document.raw for _, document in read)
+    objects = [document.raw for _, document in read]
     found: list[Located] = []
     checked = 0
     for name, document in read:
@@ -109,14 +110,14 @@ def run(files: Iterable[str], catalog: Catalog | None = None) -> Result:
             notes.append(f"{where}: skipped, its kind is {kind if isinstance(kind, str) else 'not said'}")
         else:
             checked += 1
-            found += _located(name, document, claims, catalog)
+            found += _located(name, document, _facts(document.raw, objects), catalog)
     if not checked and not unreadable:
         unreadable.append(f"no {KIND} in {', '.join(map(_shown, files))}")
     return Result(checked, tuple(found), tuple(unreadable), tuple(notes))
 
 
-def _located(name: str, document: Document, claims: Facts, catalog: Catalog | None) -> Iterator[Located]:
-    found = [*_identity(document.raw), *check(document.raw, claims, catalog)]
+def _located(name: str, document: Document, facts: Facts, catalog: Catalog | None) -> Iterator[Located]:
+    found = [*_identity(document.raw), *check(document.raw, facts, catalog)]
     for finding in sorted(set(found), key=sort_key):
         line, column = document.place(finding.path)
         yield Located(finding, _shown(name), document, line, column)
@@ -145,17 +146,30 @@ def _ours(raw: dict[str, Any]) -> bool:
     return same
 
 
-def _claims(objects: Iterable[Any]) -> Facts:
-    """Claims whose manifests lie beside the deployment."""
-    found: dict[str, tuple[str, ...]] = {}
+def _facts(deployment: dict[str, Any], objects: Iterable[Any]) -> Facts:
+    """What manifests that lie beside a deployment, in its namespace, tell: claims, and how far it may be scaled."""
+    claims: dict[str, tuple[str, ...]] = {}
+    most: int | None = None
+    name, namespace = _identity_of(deployment)
     for raw in objects:
-        if isinstance(raw, dict) and raw.get("kind") == "PersistentVolumeClaim":
-            metadata, spec = raw.get("metadata"), raw.get("spec")
-            modes = spec.get("accessModes") if isinstance(spec, dict) else None
-            name = metadata.get("name") if isinstance(metadata, dict) else None
-            if isinstance(name, str) and isinstance(modes, list):
-                found[name] = tuple(str(mode) for mode in modes)
-    return Facts(claims=found)
+        if not isinstance(raw, dict) or _identity_of(raw)[1] not in (None, namespace):
+            continue
+        spec = mapping(raw.get("spec"))
+        if raw.get("kind") == "PersistentVolumeClaim" and isinstance(spec.get("accessModes"), list):
+            claims[str(_identity_of(raw)[0])] = tuple(str(mode) for mode in spec["accessModes"])
+        target = spec.get("scaleTargetRef")
+        if raw.get("kind") == "HorizontalPodAutoscaler" and isinstance(target, dict):
+            largest = spec.get("maxReplicas")
+            if (target.get("kind"), target.get("name")) == (KIND, name) and isinstance(largest, int):
+                most = largest
+    return Facts(claims=claims, most_replicas=most)
+
+
+def _identity_of(raw: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Name and namespace, where they are texts."""
+    metadata = mapping(raw.get("metadata"))
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    return name if isinstance(name, str) else None, namespace if isinstance(namespace, str) else None
 
 
 def _text(name: str) -> str:

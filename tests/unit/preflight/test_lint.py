@@ -237,3 +237,22 @@ def test_a_secret_is_never_printed() -> None:
     }
     for output in ("table", "json", "sarif"):
         assert "s3cret" not in lint("-o", output, "-", stdin=yaml.safe_dump({**GOOD, "spec": spec})).output
+
+
+def test_an_autoscaler_beside_the_deployment_counts_its_most_replicas(tmp_path: Path) -> None:
+    claim = {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "models"},
+        "spec": {"accessModes": ["ReadWriteOnce"]},
+    }
+    spec = {
+        "model": GOOD["spec"]["model"] | {"source": {"pvc": {"claimName": "models"}}},
+        "rollout": {"strategy": "DeleteFirst"},
+    }
+    target = {"apiVersion": "kintsugi.dev/v1alpha1", "kind": "DeepSeekV4Deployment", "name": "chat"}
+    scaler = {"kind": "HorizontalPodAutoscaler", "spec": {"scaleTargetRef": target, "maxReplicas": 8}}
+    assert lint(written(tmp_path, claim, {**GOOD, "spec": spec})).exit_code == 0
+    result = lint("-o", "json", written(tmp_path, claim, scaler, {**GOOD, "spec": spec}))
+    assert [f["rule"] for f in found(result)] == ["ClaimAccess"]
+    elsewhere = {**claim, "metadata": {"name": "models", "namespace": "other"}}
+    assert lint(written(tmp_path, elsewhere, scaler, {**GOOD, "spec": spec})).exit_code == 0

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.preflight.facts import NOTHING_KNOWN, Facts
 from kintsugi.core.preflight.finding import Finding, sort_key
 from kintsugi.core.preflight.mend import without
@@ -61,7 +61,7 @@ def check_spec(
 def _meaning(
     deployment: DeepSeekV4Deployment, raw: Mapping[str, Any], facts: Facts, catalog: Catalog | None
 ) -> Iterator[Finding]:
-    view = view_of(deployment, raw, facts, catalog or builtin())
+    view = view_of(deployment, raw, facts, catalog or in_force())
     for rule in RULES:
         for said in rule.check(view):
             text = f"{said.path} {said.text}"

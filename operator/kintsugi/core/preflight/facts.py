@@ -13,6 +13,8 @@ class Facts:
     """Access modes (`ReadWriteOnce`, …) of PersistentVolumeClaims of the object's namespace, by name."""
     all_claims: bool = False
     """Whether `claims` are all there are, so that one that is not among them does not exist."""
+    most_replicas: int | None = None
+    """Instances to which an autoscaler may scale the pool of `/scale`; None where none is known."""
 
 
 NOTHING_KNOWN: Final = Facts()

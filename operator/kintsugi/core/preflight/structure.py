@@ -9,7 +9,7 @@ from typing import Any, Final
 from kintsugi.api.fields import unknown_field_problems
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.structural import structural, walk
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.pod.fields import unknown_fields as unknown_pod_fields
 from kintsugi.core.pod.owned import template_problems
 from kintsugi.core.preflight.finding import Finding
@@ -69,10 +69,16 @@ def _same_name(path: str) -> str:
 
 
 def _similar(path: str) -> str:
-    """A field beside an unknown one whose name is a little like it; empty where none is."""
+    """A field beside an unknown one whose name is a little like it, or one elsewhere whose name is very much so."""
     parent, _, name = re.sub(r"\[\d+\]", "[]", path).rpartition(".")
     beside = [k.rpartition(".")[2] for k in _known_paths() if k.rpartition(".")[0] == parent]
-    return next(iter(get_close_matches(name, beside, n=1, cutoff=0.5)), "")
+    if close := get_close_matches(name, beside, n=1, cutoff=0.5):
+        return close[0]
+    everywhere = {
+        k.rpartition(".")[2]: k for k in reversed(_known_paths()) if not k.startswith("spec.pools[].")
+    }
+    close = get_close_matches(name, sorted(everywhere), n=1, cutoff=0.8)
+    return everywhere[close[0]] if close else ""
 
 
 def _as_flag(path: str) -> str:
@@ -83,7 +89,7 @@ def _as_flag(path: str) -> str:
     words = re.sub(r"(?<!^)(?=[A-Z])", "-", found[1]).lower().replace("_", "-")
     if words == "swap-space":
         return "spec.engine.kvOffload.hostMemoryPerEngine"
-    known = f"--{words}" in builtin().releases[-1][1]
+    known = f"--{words}" in in_force().releases[-1][1]
     return f"--{words} in extraArgs" if known else ""
 
 

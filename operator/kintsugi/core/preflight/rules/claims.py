@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from kintsugi.api.effective import scaled_pool
 from kintsugi.core.preflight.facts import Facts
 from kintsugi.core.preflight.rule import Example, Rule, Said
 from kintsugi.core.preflight.view import Json, PoolView, View, mapping, objects
@@ -46,7 +47,7 @@ def _access(view: View) -> Iterator[Said]:
         modes = view.facts.claims.get(claim)
         if not modes or MANY & set(modes):
             continue
-        pods = sum(pool.pool.replicas * pool.nodes for pool in pools)
+        pods = sum(_most_instances(view, pool) * pool.nodes for pool in pools)
         pinned = all(_pinned(pool) for pool in pools) and ONE_POD not in modes
         if pinned:
             continue
@@ -68,6 +69,12 @@ def _access(view: View) -> Iterator[Said]:
                 "use a claim that is ReadOnlyMany or ReadWriteMany, or set spec.rollout.strategy: DeleteFirst",
                 "Warning",
             )
+
+
+def _most_instances(view: View, pool: PoolView) -> int:
+    """Instances that the pool has, or may be scaled to."""
+    scaled = scaled_pool(view.spec) == pool.pool.name
+    return max(pool.pool.replicas, (view.facts.most_replicas or 0) if scaled else 0)
 
 
 def _pinned(pool: PoolView) -> bool:
@@ -123,7 +130,9 @@ def _missing(view: View) -> Iterator[Said]:
             )
 
 
-def _shown(modes: str, *, replicas: int = 3, claim: str = "models", **spec: object) -> Example:
+def _shown(
+    modes: str, *, replicas: int = 3, claim: str = "models", most: int | None = None, **spec: object
+) -> Example:
     return Example(
         {
             "model": {
@@ -133,7 +142,7 @@ def _shown(modes: str, *, replicas: int = 3, claim: str = "models", **spec: obje
             "pools": [{"name": "a", "replicas": replicas}],
             **spec,
         },
-        Facts({claim: (modes,)}, all_claims=True),
+        Facts({claim: (modes,)}, all_claims=True, most_replicas=most),
     )
 
 

@@ -54,7 +54,7 @@ def _shared_memory(pool: PoolView) -> tuple[int, str] | None:
         size = bytes_of(pool.pool.engine.shm.size) if pool.pool.engine.shm else None
         return (size, pool.path("engine.shm.size")) if size else None
     mounts = objects(pool.container.get("volumeMounts"))
-    name = next((m.get("name") for m in mounts if m.get("mountPath") == SHM_PATH), None)
+    name = next((m.get("name") for m in mounts if str(m.get("mountPath")).rstrip("/") == SHM_PATH), None)
     volume = next((v for v in objects(pool.pod_spec.get("volumes")) if v.get("name") == name and name), {})
     size = bytes_of(mapping(volume.get("emptyDir")).get("sizeLimit"))
     path = _volume_path(pool, volume) or (

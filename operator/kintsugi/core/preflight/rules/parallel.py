@@ -64,6 +64,19 @@ def _divisors(limit: int) -> str:
     return f"{', '.join(found[:-1])} or {found[-1]}" if len(found) > 1 else found[0]
 
 
+def _context_parallel(view: View) -> Iterator[Said]:
+    for pool in view.pools:
+        for flag in ("--decode-context-parallel-size", "--prefill-context-parallel-size"):
+            found = pool.written(flag)
+            if pool.v4 and found and pool.model and (pool.number(flag) or 1) > 1:
+                yield Said(
+                    found.origin,
+                    f"gives {flag} {pool.number(flag)}: {pool.model.id} keeps a sliding window in every layer, which can't "
+                    "be split over the context",
+                    "remove it, and use data parallel copies for more KV cache",
+                )
+
+
 def _several_nodes(view: View) -> Iterator[Said]:
     for pool in view.pools:
         if pool.nodes > 1:
@@ -115,6 +128,18 @@ RULES: Final = (
             example(_PRO, hardware=hardware("H200", 16), engine={"args": {"tensorParallelSize": 16}}),
             example(hardware=hardware("H200", 6), engine={"args": {"tensorParallelSize": 6}}),
         ),
+    ),
+    Rule(
+        name="ContextParallel",
+        severity="Error",
+        summary="Context parallelism on a model with sliding windows.",
+        why="vLLM has no context parallel path for sliding-window layers, and V4 has one in every layer; data parallelism is "
+        "what adds KV cache.",
+        sources=("https://github.com/vllm-project/vllm/tree/main/vllm/models/deepseek_v4",),
+        claims=("A21",),
+        check=_context_parallel,
+        good=(example(hardware=hardware("H200", 8), engine={"args": {"dataParallelSize": 8}}),),
+        bad=(example(hardware=hardware("H200", 8), engine={"extraArgs": ["-dcp", "2"]}),),
     ),
     Rule(
         name="SeveralNodes",

@@ -5,6 +5,7 @@ from typing import Final
 
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.nested import object_of, source_of
+from kintsugi.core.command.speculative import MTP_SINCE
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.rules.gpus import hardware
 from kintsugi.core.preflight.rules.model import image
@@ -74,6 +75,13 @@ def _drafting(view: View) -> Iterator[Said]:
             )
         elif method in ("mtp", "deepseek_mtp", "deepseek_v4_mtp") and own != "MTP":
             yield Said(path, f"asks for mtp, and {pool.model.id} has no MTP head{_has(pool)}", _instead(pool))
+        elif own == "MTP" and method.endswith("mtp") and pool.version and pool.version < MTP_SINCE:
+            yield Said(
+                path,
+                f"asks for mtp, which V4 does dependably since vLLM {MTP_SINCE}, and the engine is {pool.version}",
+                f"use an image of vLLM {MTP_SINCE} or later, or set the method to Disabled",
+                "Warning",
+            )
         elif method == "dspark" and pool.version and pool.version < DSPARK_SINCE:
             yield Said(
                 path,
@@ -182,6 +190,7 @@ RULES: Final = (
         ),
         bad=(
             example(_FLASH, engine=_draft("DSpark")),
+            example(_FLASH, engine=_draft("MTP") | image("v0.20.0")),
             example(engine=_draft("MTP")),
             example(
                 engine={
