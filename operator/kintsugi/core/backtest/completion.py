@@ -1,0 +1,97 @@
+"""What a page tells of its pod, where nothing else does: which process it is, and since when it can have served."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kintsugi.core.backtest.observation import Observed
+from kintsugi.core.snapshot import Page
+
+START: Final = "process_start_time_seconds"
+SURELY_SERVING: Final = 7200.0
+"""A process this much older than the history's beginning was past its start and its warm-up by then. Seconds; above
+the longest start budget that the model catalog leads to."""
+
+
+@dataclass(slots=True)
+class _Process:
+    started_at: float
+    restarts: int = 0
+    ready_since: float | None = None
+
+
+def completed(
+    observations: Iterable[Observed], pools: Mapping[str, int | None], deployment: str
+) -> Iterator[Observed]:
+    """Observations with what can be known filled in; those with the pod's own facts pass as they are.
+
+    Where nobody says since when a process was Ready, it is since its first page here, unless it had been running for
+    long by then: so its warm-up is never cut short, and an old process's first pages are never taken for its youth.
+    `pools` by name with the requests that an engine of it runs at a time, where the settings say that.
+    """
+    processes: dict[str, _Process] = {}
+    begin: float | None = None
+    for seen in observations:
+        begin = seen.time if begin is None else begin
+        if not seen.assumed or seen.gone:
+            yield seen
+            continue
+        instance = seen.instance
+        process = processes.get(instance.uid)
+        if isinstance(instance.scrape, Page):
+            process = processes[instance.uid] = _moved(process, instance.scrape, begin)
+        pool, revision = placed(instance.name, instance.pool, pools, deployment)
+        yield replace(
+            seen,
+            instance=replace(
+                instance,
+                pool=pool,
+                revision=instance.revision or revision,
+                created_at=process.started_at if process else seen.time,
+                started_at=process.started_at if process else None,
+                ready=process is not None,
+                ready_since=process.ready_since if process else None,
+                restarts=process.restarts if process else 0,
+                max_num_seqs=instance.max_num_seqs or pools.get(pool),
+            ),
+        )
+
+
+def placed(name: str, pool: str, pools: Mapping[str, int | None], deployment: str) -> tuple[str, str]:
+    """(pool, revision) of a pod by its name, `<deployment>-<pool>-<revision>-<suffix>` as a ReplicaSet names it.
+
+    A pool that is given stays; where there is one pool, everything belongs to it. '' = not known.
+    """
+    for known in sorted(pools, key=len, reverse=True):
+        head = f"{deployment}-{known}-"
+        if name.startswith(head) and pool in ("", known):
+            revision = name.removeprefix(head).rpartition("-")[0]
+            return known, revision
+    if pool or len(pools) != 1:
+        return pool, ""
+    return next(iter(pools)), ""
+
+
+def _moved(process: _Process | None, page: Page, begin: float) -> _Process:
+    said = process_start(page.text)
+    started = said if said is not None else process.started_at if process else page.mono
+    if process is not None and abs(started - process.started_at) <= 1.0:
+        return process
+    long_ago = started < begin - SURELY_SERVING
+    return _Process(
+        started_at=started,
+        restarts=0 if process is None else process.restarts + 1,
+        ready_since=started if long_ago else page.mono,
+    )
+
+
+def process_start(text: str) -> float | None:
+    """The process's start on a page, in epoch seconds; None where it does not stand there."""
+    at = 0 if text.startswith(START) else text.find(f"\n{START}") + 1
+    if at == 0 and not text.startswith(START):
+        return None
+    line = text[at : text.find("\n", at)]
+    try:
+        return float(line.rpartition(" ")[2])
+    except ValueError:
+        return None
