@@ -90,7 +90,7 @@ def engine(body: dict[str, Any], index: int = 0) -> Any:
     return next(c for c in pod(body, index)["spec"]["containers"] if c["name"] == "engine")
 
 
-GOLDEN_SPECS = {"minimal": {"model": MODEL}, "two_pools": TWO_POOLS}
+GOLDEN_SPECS: dict[str, dict[str, Any]] = {"minimal": {"model": MODEL}, "two_pools": TWO_POOLS}
 
 
 @pytest.mark.parametrize(("name", "body"), GOLDEN_SPECS.items())
