@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kintsugi.api.capacity import MAX_AMOUNT, MAX_LENGTHS, CapacityStatus, PoolCapacity
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.page import PageReader, Target
 from kintsugi.core.planner.finding import grouped
 from kintsugi.core.planner.plan import plan
@@ -137,7 +137,7 @@ def _measured(
             continue
         found = engine_kv(instance.scrape.text)
         if found is not None:
-            model = (catalog or builtin()).model(snapshot.deployment.spec.model.id)
+            model = (catalog or in_force()).model(snapshot.deployment.spec.model.id)
             fixed = model.kv.block_tokens if model and model.kv and model.block_sizes else None
             size = fixed or found.block_size
             return _with(entry, found.blocks, found.blocks * size if size else None)

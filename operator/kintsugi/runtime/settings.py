@@ -27,6 +27,8 @@ class Settings(BaseModel):
     """Name of the webhook's Service, Secret and ValidatingWebhookConfiguration; empty = no webhook."""
     webhook_port: int = Field(default=9443, ge=0, le=65535)
     """Port on which the API server asks; 0 picks a free one."""
+    catalog: str = ""
+    """Path of a YAML file with models, GPUs and recipes of your own, laid over the shipped catalog; empty = none."""
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     leader_election: bool = True
     """Act only while holding the Lease, so that two replicas are safe."""

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.chart.helm import helm, only, template
 from tests.unit.chart.values import CHART
@@ -110,3 +111,24 @@ def test_a_wrong_value_is_refused_by_name(argument: str, named: str) -> None:
     answer = helm("template", "rel", str(CHART), "--set", argument, check=False)
     assert answer.returncode != 0
     assert named in answer.stderr
+
+
+def test_a_catalog_of_the_users_reaches_the_operator_and_a_change_of_it_restarts_it() -> None:
+    def with_gpu(name: str) -> list[dict[str, Any]]:
+        return template("--set", f"catalog.gpus[0].name={name}")
+
+    pod = pod_of(with_gpu("X1"))
+    (container,) = pod["containers"]
+    env = {entry["name"]: entry.get("value") for entry in container["env"]}
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "catalog"]
+    stored = next(each for each in with_gpu("X1") if each["metadata"]["name"] == volume["configMap"]["name"])
+    assert env["KINTSUGI_CATALOG"] == f"{mounted['catalog']}/catalog.yaml"
+    assert yaml.safe_load(stored["data"]["catalog.yaml"]) == {"gpus": [{"name": "X1"}]}
+    assert annotations_of(with_gpu("X1")) == annotations_of(with_gpu("X1"))
+    assert annotations_of(with_gpu("X1")) != annotations_of(with_gpu("X2"))
+
+
+def annotations_of(objects: list[dict[str, Any]]) -> dict[str, str]:
+    found: dict[str, str] = only(objects, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    return found

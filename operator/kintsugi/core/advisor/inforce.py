@@ -5,7 +5,7 @@ from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.advisor.settings import ENGINE_DEFAULT, PoolSettings, Setting
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.entities import EngineDefaults, Gpu, Model
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.catalog.version import version_of
 from kintsugi.core.command.argument import Command
 from kintsugi.core.command.number import share, whole
@@ -14,7 +14,7 @@ from kintsugi.core.command.render import engine_command
 
 def settings_of(spec: DeploymentSpec, catalog: Catalog | None = None) -> tuple[PoolSettings, ...]:
     """One entry per pool, in the order written. `catalog` None: the one shipped."""
-    catalog = catalog or builtin()
+    catalog = catalog or in_force()
     model = catalog.model(spec.model.id)
     return tuple(_settings(spec, pool, index, catalog, model) for index, pool in enumerate(pools_of(spec)))
 

@@ -22,7 +22,7 @@ from kintsugi.core.catalog.records import (
     recipe_of,
 )
 
-__all__ = ["CatalogInvalid", "builtin", "extended"]
+__all__ = ["CatalogInvalid", "adopt", "builtin", "extended", "in_force"]
 
 R = TypeVar("R", Model, Gpu)
 
@@ -42,6 +42,19 @@ def builtin() -> Catalog:
     releases = flag_lists(folder.joinpath("flags.txt").read_text("utf-8"))
     nothing = Catalog((), (), (), (), (), (), (), releases, raw.pop("image"), raw.pop("rocmImage"))
     return extended(nothing, raw)
+
+
+_ADOPTED: list[Catalog] = []
+
+
+def adopt(catalog: Catalog) -> None:
+    """Make `catalog` the one in force in this process. Called at most once, when the process starts."""
+    _ADOPTED[:] = [catalog]
+
+
+def in_force() -> Catalog:
+    """What is asked where no catalog is named: the one adopted at the start, else `builtin`."""
+    return _ADOPTED[0] if _ADOPTED else builtin()
 
 
 def extended(base: Catalog, raw: Mapping[str, Any]) -> Catalog:

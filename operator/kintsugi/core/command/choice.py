@@ -8,7 +8,7 @@ from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec, EngineArgs
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.entities import Gpu, Model, Recipe
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.catalog.version import EngineVersion, version_of
 from kintsugi.core.command.argument import Argument
 from kintsugi.core.command.flags import root_of
@@ -79,7 +79,7 @@ class Choice:
 
 def choose(spec: DeploymentSpec, pool: Pool, catalog: Catalog | None = None) -> Choice:
     """What a pool runs; `catalog` None is the one that is shipped."""
-    catalog = catalog or builtin()
+    catalog = catalog or in_force()
     model = catalog.model(spec.model.id)
     gpu = catalog.gpu(pool.hardware.gpu) if pool.hardware.gpu else _default_gpu(catalog, model)
     version = version_of(pool.engine.image or catalog.default_image(model), pool.engine.version)

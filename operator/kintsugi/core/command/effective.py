@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.entities import EngineDefaults, Gpu, Model
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.argument import Argument, Command
 from kintsugi.core.command.choice import DATA, EXPERT, PIPELINE, TENSOR
@@ -75,7 +75,7 @@ def effective(
 ) -> Effective:
     """What the engine gets. A value that the engine would refuse counts as not said."""
     reader = _Reader(command)
-    defaults = (catalog or builtin()).engine_defaults(gpu, version)
+    defaults = (catalog or in_force()).engine_defaults(gpu, version)
     seqs, batched, portion = _defaults(defaults)
     attention = object_of(command.arguments, "--attention-config")
     return Effective(

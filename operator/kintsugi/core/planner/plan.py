@@ -5,7 +5,7 @@ from dataclasses import replace
 from kintsugi.api.effective import pools_of
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.planner.advice import demand_findings
 from kintsugi.core.planner.options import Options
 from kintsugi.core.planner.pool import plan_pool
@@ -24,7 +24,7 @@ def plan(
 
     Never raises for a spec that could be parsed: what can't be planned is a finding.
     """
-    catalog, prices = catalog or builtin(), prices or builtin_prices()
+    catalog, prices = catalog or in_force(), prices or builtin_prices()
     options = options or Options()
     plans = tuple(
         plan_pool(subject_of(spec, pool, catalog), catalog, prices, options) for pool in pools_of(spec)

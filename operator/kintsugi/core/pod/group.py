@@ -10,7 +10,7 @@ from typing import Any, Final
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.command.argument import Command
 from kintsugi.core.command.render import DEFAULT, OPERATOR, engine_command, worker_command
 from kintsugi.core.pod.seconds import engines
@@ -52,7 +52,7 @@ def group_template(
     spec: DeploymentSpec, pool: Pool, labels: Mapping[str, str], catalog: Catalog | None = None
 ) -> Json:
     """`spec.leaderWorkerTemplate` of the pool's LeaderWorkerSet."""
-    catalog = catalog or builtin()
+    catalog = catalog or in_force()
     lead, follow = engine_command(spec, pool, catalog), worker_command(spec, pool, catalog)
     by_user = Command(tuple(a for a in lead.arguments if a.origin not in OPERATOR))
     if _says(pool, by_user, pool.worker_templates, _OWN):

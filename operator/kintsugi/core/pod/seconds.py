@@ -7,7 +7,7 @@ from typing import Any, Final
 from kintsugi.api.effective import Pool
 from kintsugi.api.spec import ModelSpec
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.names import ENGINE_CONTAINER
 from kintsugi.core.pod.merge import merged
 
@@ -46,7 +46,7 @@ def downloads(model: ModelSpec) -> bool:
 
 
 def _from_model(spec: ModelSpec, catalog: Catalog | None) -> int:
-    model = (catalog or builtin()).model(spec.id)
+    model = (catalog or in_force()).model(spec.id)
     if model is None:
         return UNKNOWN_START_SECONDS
     more = model.disk_bytes / DOWNLOAD_BYTES_PER_SECOND if downloads(spec) else 0.0

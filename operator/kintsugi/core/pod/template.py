@@ -7,7 +7,7 @@ from kintsugi.api.effective import Pool
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core import names
 from kintsugi.core.catalog.catalog import Catalog
-from kintsugi.core.catalog.load import builtin
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.command.choice import Choice, choose
 from kintsugi.core.command.render import engine_command
 from kintsugi.core.pod.environment import environment
@@ -31,7 +31,7 @@ def pod_template(
     spec: DeploymentSpec, pool: Pool, labels: Mapping[str, str], catalog: Catalog | None = None
 ) -> Json:
     """One instance of a pool. `catalog` None is the one that is shipped."""
-    catalog = catalog or builtin()
+    catalog = catalog or in_force()
     words = engine_command(spec, pool, catalog).words()
     return made(spec, pool, labels, words, pool.pod_templates, catalog)
 
