@@ -113,6 +113,7 @@ async def test_a_flag_that_the_new_engine_does_not_know_stops_at_one_pod_and_the
             "AdapterFailed",
             "/m/tax",
         ),
+        (dies(SHM), "SharedMemoryTooSmall", "spec.engine.shm.size"),
         (dies("INFO 10-08 20:33:40 [launcher.py:1] bye", 0), "EngineExited", "exit 0"),
         (dies(f"{PREFIX}KeyError: 'layers.7'\n{'noise ' * 400}"), "EngineCrashed", "layers.7"),
     ],

@@ -161,6 +161,8 @@ class Instance:
     """The last lines of the run that ended, of a pod that does not start; () where nobody asked."""
     listed: frozenset[str] | None = None
     """Models and adapters that the engine lists; None where it was not asked, or gave no list."""
+    served_before: bool = False
+    """It is not Ready, and once was: Kubernetes keeps when that changed, whoever looked."""
     host_ipc: bool = False
     """The pod shares the node's /dev/shm."""
 

@@ -88,9 +88,7 @@ CASES: Final = {
         spec={"model": {"id": MODEL, "servedNames": ["v4"], "source": {"pvc": {"claimName": "models"}}}},
     ),
     "node": Case("Unschedulable", "nodes are available", pod={"nodeSelector": {"no": "such-node"}}),
-    "shm": Case(
-        "SharedMemoryTooSmall|SharedMemoryLeftover", "spec.engine.shm.size", container=python(SHARED)
-    ),
+    "shm": Case("SharedMemoryTooSmall", "spec.engine.shm.size", container=python(SHARED)),
     "oom": Case(
         "OOMKilled",
         "spec.engine.resources.limits.memory",
@@ -271,7 +269,7 @@ def starts(installed: Release) -> Iterator[Starts]:
 @pytest.mark.parametrize("fleet", CASES)
 def test_a_start_that_fails_says_why_and_what_to_do(starts: Starts, fleet: str) -> None:
     case = CASES[fleet]
-    found = starts.wait(fleet, *case.kind.split("|"))
+    found = starts.wait(fleet, case.kind)
     message = found["findings"][0]["message"]
     assert case.says in message, message
     assert found["verdict"] == "Starting"
@@ -290,7 +288,7 @@ def test_what_the_spec_is_to_blame_for_is_not_accepted(starts: Starts) -> None:
 
 def test_every_failing_fleet_is_degraded_for_its_cause_and_says_so_first(starts: Starts) -> None:
     for fleet, case in CASES.items():
-        starts.until(fleet, "Degraded", "reason", *case.kind.split("|"))
+        starts.until(fleet, "Degraded", "reason", case.kind)
         assert case.says in starts.status(fleet)["why"], fleet
 
 
@@ -333,7 +331,7 @@ def test_adapters_are_asked_for_with_the_key_and_one_that_is_missing_is_named(st
 def test_nobody_made_a_second_pod_for_any_of_them(starts: Starts) -> None:
     """S22, S51, S52."""
     for fleet, case in CASES.items():
-        starts.wait(fleet, *case.kind.split("|"))
+        starts.wait(fleet, case.kind)
     made = {fleet: len(starts.uids(fleet)) for fleet in CASES}
     assert made == dict.fromkeys(CASES, 1)
     assert starts.sight.now("remediations") == {}

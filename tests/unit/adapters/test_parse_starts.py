@@ -62,6 +62,19 @@ def test_another_container_keeps_the_pod_from_being_ready() -> None:
     assert got.last_termination is None
 
 
+def test_a_pod_that_was_ready_before_is_told_from_one_that_never_was() -> None:
+    def pod(ready: str, since: str) -> Instance:
+        condition = {"type": "Ready", "status": ready, "lastTransitionTime": f"2026-01-01T00:{since}Z"}
+        return read({"startTime": "2026-01-01T00:00:10Z", "conditions": [condition]})
+
+    assert not pod("False", "00:10").served_before
+    assert not pod("False", "00:12").served_before
+    assert pod("False", "03:00").served_before
+    assert not pod("True", "03:00").served_before
+    assert not read({"conditions": [{"type": "Ready", "status": "False"}]}).served_before
+    assert not read({}).served_before
+
+
 def test_sharing_the_nodes_memory_is_seen() -> None:
     assert read({}, {"hostIPC": True}).host_ipc
     assert not read({}, {"hostIPC": "yes"}).host_ipc

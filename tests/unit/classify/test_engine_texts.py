@@ -271,16 +271,20 @@ SHM = "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'"
 @pytest.mark.parametrize("text", [SHM, "OSError: [Errno 14] Bad address", "Bus error (core dumped)"])
 def test_shared_memory_full_over_restarts_is_what_a_crash_left(text: str) -> None:
     """S23, and S49 where it happens at once."""
-    assert ended(text, restarts=1).kind == "SharedMemoryTooSmall"
-    left = ended(text, restarts=3)
+    assert ended(text, restarts=1, served=True).kind == "SharedMemoryTooSmall"
+    assert ended(text, restarts=9).kind == "SharedMemoryTooSmall", "no run has served with it"
+    left = ended(text, restarts=3, served=True)
     assert (left.kind, left.recreate_helps) == ("SharedMemoryLeftover", True)
-    shared = ended(text, restarts=3, host_ipc=True)
+    shared = ended(text, restarts=3, served=True, host_ipc=True)
     assert (shared.recreate_helps, shared.field) == (False, "spec.podTemplate.spec.hostIPC")
 
 
 def test_a_bus_error_without_a_word_is_full_shared_memory() -> None:
     assert ended("", 135, restarts=0).kind == "SharedMemoryTooSmall"
-    assert ended("INFO 10-08 20:33:40 [core.py:1] loading", 135, restarts=4).kind == "SharedMemoryLeftover"
+    assert (
+        ended("INFO 10-08 20:33:40 [core.py:1] loading", 135, restarts=4, served=True).kind
+        == "SharedMemoryLeftover"
+    )
     assert ended("RuntimeError: CUDA out of memory", 135).kind == "GpuOutOfMemory"
 
 

@@ -19,6 +19,9 @@ from kintsugi.core.snapshot import CanaryResult, Instance, NodeRoom, ReplicaSet,
 DEFAULT_GRACE_SECONDS = 30.0
 """Kubernetes' own default of `terminationGracePeriodSeconds`."""
 
+FIRST_LOOK_SECONDS = 5.0
+"""Between the kubelet's first look at a pod and its first word on readiness lies no second; twice a status update."""
+
 GPU_TOLERATION: Mapping[str, str] = {"key": names.GPU_RESOURCE, "operator": "Exists"}
 """What the admission plugin ExtendedResourceToleration gives to every pod that asks for GPUs."""
 
@@ -106,6 +109,7 @@ def instance(
         told=tuple(told),
         log_tail=tuple(log_tail),
         listed=listed,
+        served_before=_served_before(status, ready),
         host_ipc=spec.get("hostIPC") is True,
     )
 
@@ -238,6 +242,15 @@ def _termination(engine: Mapping[str, Any]) -> Termination | None:
         message=str(ended.get("message") or ""),
         finished_at=epoch(ended.get("finishedAt")) or 0.0,
     )
+
+
+def _served_before(status: Mapping[str, Any], ready: Mapping[str, Any]) -> bool:
+    """Whether a pod that is not Ready was so before: the kubelet calls a new pod not Ready when it first sees it, and the
+    time of that word changes with its next change only."""
+    first, since = epoch(status.get("startTime")), epoch(ready.get("lastTransitionTime"))
+    if ready.get("status") != "False" or first is None or since is None:
+        return False
+    return since > first + FIRST_LOOK_SECONDS
 
 
 def _other_termination(status: Mapping[str, Any]) -> Termination | None:

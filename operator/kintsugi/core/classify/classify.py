@@ -89,11 +89,12 @@ def _signed(start: StartFacts, found: Found) -> StartFailure:
 
 
 def _shared_memory(start: StartFacts, said: str) -> StartFailure:
-    """Too small where the first run meets it; over restarts, what an earlier run left in it (S23, S49)."""
+    """Too small where no run has served with it (S49); else what an earlier run left in it, over restarts (S23)."""
     if start.host_ipc:
         cure = "The node's /dev/shm is full, and {at} shares it with other pods"
         return made(kinds.SHM_TOO_SMALL, said, start.path("podTemplate.spec.hostIPC"), cure)
-    kind = kinds.SHM_LEFTOVER if start.restarts >= LEFTOVER_RESTARTS else kinds.SHM_TOO_SMALL
+    left = start.served and start.restarts >= LEFTOVER_RESTARTS
+    kind = kinds.SHM_LEFTOVER if left else kinds.SHM_TOO_SMALL
     return made(kind, said, start.path(kind.field))
 
 

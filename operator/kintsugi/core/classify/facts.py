@@ -40,6 +40,8 @@ class StartFacts:
     events: tuple[Told, ...] = ()
     log: tuple[str, ...] = ()
     """The last lines of the run that ended."""
+    served: bool = False
+    """It was Ready before: what stands in its way now was not there when it first started."""
     host_ipc: bool = False
     """The pod shares the node's /dev/shm, which a fresh pod does not empty."""
     pool: str = ""

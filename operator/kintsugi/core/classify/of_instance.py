@@ -69,6 +69,7 @@ def start_facts(instance: Instance, spec: DeploymentSpec) -> StartFacts:
         restarts=instance.restarts,
         events=instance.told,
         log=instance.log_tail,
+        served=instance.served_before,
         host_ipc=instance.host_ipc,
         pool="" if index is None else f"spec.pools[{index}]",
         own=own,
