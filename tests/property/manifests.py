@@ -4,13 +4,14 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
+import yaml
 from hypothesis import strategies as st
 
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.structural import structural
 from kintsugi.core.catalog.load import builtin
 from tests.unit.api.generated import objects
-from tests.unit.api.manifests import example_deployments, invalid_manifests
+from tests.unit.api.manifests import EXAMPLES, invalid_manifests
 
 Step = str | int
 Path = tuple[Step, ...]
@@ -213,7 +214,13 @@ _OTHERS: Final = {
     for name, schema in sorted(_SPEC.items())
     if name not in ("model", "engine", "hardware", "pools", "podTemplate")
 }
-_KNOWN: Final = (*(raw for _, raw in example_deployments()), *(bad.manifest for bad in invalid_manifests()))
+_EXAMPLES: Final = tuple(
+    raw
+    for path in sorted(EXAMPLES.rglob("*.yaml"))
+    for raw in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    if isinstance(raw, dict) and raw.get("kind") == "DeepSeekV4Deployment"
+)
+_KNOWN: Final = (*_EXAMPLES, *(bad.manifest for bad in invalid_manifests()))
 
 
 @st.composite
@@ -256,7 +263,9 @@ def written(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def manifests(draw: st.DrawFn) -> dict[str, Any]:
     """A written manifest, an example or a known bad one, with up to three things broken in it."""
-    raw: dict[str, Any] = draw(st.one_of(written(), written(), st.sampled_from(_KNOWN)))
+    raw: dict[str, Any] = draw(
+        st.one_of(written(), written(), st.sampled_from(_KNOWN), st.sampled_from(_EXAMPLES))
+    )
     raw = copy.deepcopy(raw)
     for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2, 3]))):
         _break(draw, raw)
