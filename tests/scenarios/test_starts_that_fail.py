@@ -70,6 +70,7 @@ async def test_a_context_that_does_not_fit_is_said_with_the_engines_own_maximum_
     assert "202496" in scene.status.why
     assert scene.uids() == first
     assert (scene.removals(), scene.remediations()) == ([], [])
+    assert scene.told("StartFailed") == 1
 
     scene.cluster.on_start(lambda pod: Start())
     scene.edit(engine={"args": {"maxModelLen": 200_000}})
