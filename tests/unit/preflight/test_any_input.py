@@ -191,6 +191,10 @@ ENGINES = st.fixed_dictionaries(
     optional={
         "args": ARGS,
         "extraArgs": WORDS,
+        "command": st.lists(
+            st.sampled_from(["/bin/sh", "bash", "-c", "-lc", "--", "", 'exec vllm serve "$@"', "vllm"]),
+            max_size=4,
+        ),
         "image": st.sampled_from(
             ["vllm/vllm-openai:v0.19.1", "x@sha256:0", "vllm/vllm-openai:v0.27.1", "a:nightly", "a/b"]
         ),

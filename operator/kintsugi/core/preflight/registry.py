@@ -22,6 +22,7 @@ from kintsugi.core.preflight.rules import (
     pools,
     precision,
     start,
+    wrapper,
 )
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -35,6 +36,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *precision.RULES,
     *flags.RULES,
     *conflicts.RULES,
+    *wrapper.RULES,
     *environment.RULES,
     *start.RULES,
     *memory.RULES,

@@ -158,7 +158,8 @@ def _count_missing(view: View) -> Iterator[Said]:
         if pool.gpus is None:
             yield Said(
                 pool.path("hardware.gpusPerInstance"),
-                f"must be set: no recipe is known for model {view.spec.model.id!r}",
+                f"must be set: no recipe is known for model {view.spec.model.id!r}"
+                + (f" on {pool.gpu_name}" if pool.gpu_name else ""),
                 "set it, 0 for a trial on the CPU",
             )
 
