@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from kintsugi.__main__ import main
-from tests.unit.pod.pods import FLASH
+from tests.unit.pod.pods import FLASH, container
 
 MANIFEST: dict[str, Any] = {
     "apiVersion": "kintsugi.dev/v1alpha1",
@@ -60,11 +60,13 @@ def test_texts_of_several_lines_can_be_read_and_come_back_unchanged() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
-        ("a: [", 2, "is no YAML"),
-        ("", 2, "there is no DeepSeekV4Deployment"),
-        ("just text", 2, "there is no DeepSeekV4Deployment"),
-        ("[1, 2]", 2, "there is no DeepSeekV4Deployment"),
-        ("kind: Service", 2, "there is no DeepSeekV4Deployment"),
+        ("a: [", 2, "line 1"),
+        ("", 2, "no DeepSeekV4Deployment in it"),
+        ("just text", 2, "no DeepSeekV4Deployment in it"),
+        ("[1, 2]", 2, "no DeepSeekV4Deployment in it"),
+        ("kind: Service", 2, "no DeepSeekV4Deployment in it"),
+        ("[" * 3000, 2, "-: "),
+        ("{kind: DeepSeekV4Deployment, metadata: {annotations: 5}, spec: {model: {id: x}}}", 1, "metadata"),
         ("{kind: DeepSeekV4Deployment, metadata: 5}", 1, "spec"),
         ("{kind: DeepSeekV4Deployment, spec: {}}", 1, "spec.model: is required"),
         ("{kind: DeepSeekV4Deployment, spec: {model: {id: x}, engine: 5}}", 1, "spec.engine"),
@@ -81,6 +83,20 @@ def test_what_cannot_be_rendered_says_why_and_where(text: str, code: int, words:
     assert answer.exit_code == code, answer.output
     assert words in answer.output
     assert "Traceback" not in answer.output
+
+
+def test_a_model_of_the_users_own_catalog_is_rendered_as_it_says_there(tmp_path: Path) -> None:
+    models = [{"id": "corp/tuned", "like": "deepseek-ai/DeepSeek-V4-Pro", "startBudgetSeconds": 7200}]
+    (tmp_path / "catalog.yaml").write_text(yaml.safe_dump({"models": models}))
+    spec = {"model": {"id": "corp/tuned", "source": {"pvc": {"claimName": "m"}}}}
+    answer = run(yaml.safe_dump(MANIFEST | {"spec": spec}), "--catalog", str(tmp_path / "catalog.yaml"))
+    assert answer.exit_code == 0, answer.output
+    owner = next(iter(yaml.safe_load_all(answer.stdout)))
+    probe = container(owner["spec"]["template"])["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 7200
+    (tmp_path / "catalog.yaml").write_text("models: 5")
+    refused = run(yaml.safe_dump(MANIFEST), "--catalog", str(tmp_path / "catalog.yaml"))
+    assert (refused.exit_code, "Traceback" in refused.output) == (2, False)
 
 
 def test_a_pool_that_is_not_there_is_named() -> None:
