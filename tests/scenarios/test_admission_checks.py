@@ -250,8 +250,17 @@ def test_s06_siblings_words_that_end_the_engine_at_parsing(tag: str, words: list
     assert (answer.code, answer.errors) == (1, [(rule, "spec.engine.extraArgs[0]")])
 
 
-def test_s06_where_the_version_is_unknown_it_is_a_warning() -> None:
+def test_s06_where_the_version_is_unknown_the_models_own_minimum_counts() -> None:
     answer = lint(manifest(engine=vllm("nightly", extraArgs=["--disable-log-requests"])))
+    assert answer.errors == [("RemovedFlag", "spec.engine.extraArgs[0]")]
+    assert "0.25.0, the oldest that runs the model" in answer.text("RemovedFlag")
+
+
+def test_s06_where_nothing_is_known_it_is_a_warning() -> None:
+    own = manifest(
+        "me/own", hardware=gpus("H200", 1), engine=vllm("nightly", extraArgs=["--disable-log-requests"])
+    )
+    answer = lint(own)
     assert answer.code == 0
     assert ("RemovedFlag", "spec.engine.extraArgs[0]") in answer.warnings
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final
 
+from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.argument import Argument
 from kintsugi.core.command.flags import root_of
 from kintsugi.core.command.read import POSITIONAL
@@ -25,6 +26,18 @@ def free_words(pool: PoolView) -> Iterator[Argument]:
         )
 
 
+def least_version(pool: PoolView) -> EngineVersion | None:
+    """The engine's version; where it is not known, the oldest that could run the model; None where neither is."""
+    return pool.version or (pool.model.min_engine if pool.model else None)
+
+
+def _which(pool: PoolView) -> str:
+    version = least_version(pool)
+    if pool.version or version is None:
+        return f"vLLM {version}" if version else "this engine"
+    return f"vLLM {version}, the oldest that runs the model,"
+
+
 def _removed(view: View) -> Iterator[Said]:
     for pool in view.pools:
         for argument in free_words(pool):
@@ -32,15 +45,15 @@ def _removed(view: View) -> Iterator[Said]:
             gone = [c for c in view.catalog.flag_changes(root) if c.removed]
             if not gone or root == SWAP:
                 continue
-            change = gone[-1]
+            change, version = gone[-1], least_version(pool)
             instead = f"instead: {change.replacement}" if change.replacement else "remove it"
-            if pool.version is None:
+            if version is None:
                 text = f"gives {root}, which vLLM has no more since {change.removed}, and the engine's version is unknown"
                 yield Said(argument.origin, text, instead, "Warning")
-            elif change.removed and pool.version >= change.removed:
+            elif change.removed and version >= change.removed:
                 yield Said(
                     argument.origin,
-                    f"gives {root}, which vLLM {pool.version} does not know (gone since {change.removed}): the engine "
+                    f"gives {root}, which {_which(pool)} does not know (gone since {change.removed}): the engine "
                     "ends with 'unrecognized arguments'",
                     instead,
                 )
@@ -154,7 +167,8 @@ def _swap(view: View) -> Iterator[Said]:
                 continue
             gone = next((c.removed for c in view.catalog.flag_changes(SWAP) if c.removed), None)
             cure = f"remove it and set {pool.path('engine.kvOffload.hostMemoryPerEngine')}"
-            if pool.version and gone and pool.version < gone:
+            version = least_version(pool)
+            if version and gone and version < gone:
                 text = "gives --swap-space, which has no effect: vLLM computes a preempted request anew instead of swapping"
                 yield Said(argument.origin, text, cure, "Warning")
             else:
@@ -164,7 +178,7 @@ def _swap(view: View) -> Iterator[Said]:
                     f"gives --swap-space, which vLLM has no more{since}: the process exits 2 at once. (It took a number "
                     "of GiB, never '16G'.)",
                     cure,
-                    None if pool.version else "Warning",
+                    None if version else "Warning",
                 )
 
 

@@ -7,6 +7,7 @@ from kintsugi.core.catalog.amount import bytes_of
 from kintsugi.core.command.number import share
 from kintsugi.core.command.offload import SIZE, wanted_bytes
 from kintsugi.core.planner.offload import OffloadNeeds, offload_needs
+from kintsugi.core.pod.known import gpu_resource
 from kintsugi.core.pod.volumes import SHM_PATH
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.rules.gpus import hardware
@@ -122,7 +123,7 @@ def _beyond_limit(view: View) -> Iterator[Said]:
 
 def _gpu_count(view: View) -> Iterator[Said]:
     for pool in view.pools:
-        resource = pool.pool.hardware.resource_name or "nvidia.com/gpu"
+        resource = gpu_resource(pool.pool.hardware, pool.choice.gpu)
         limits = mapping(mapping(pool.container.get("resources")).get("limits"))
         said, wanted = str(limits.get(resource, "")), pool.choice.parallel.gpus
         field = f"engine.resources.limits[{resource}]"
