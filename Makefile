@@ -7,7 +7,9 @@ ARGS ?=
 KILLS := tests/integration/healing/test_killed_operator.py
 CHAOS := tests/integration/healing/test_outages.py tests/integration/healing/test_farewell.py
 
-.PHONY: help setup demo test test-cluster chaos remediations lint bench generate check cluster-up cluster-down constraints
+SIMULATE ?= full
+
+.PHONY: help setup demo test test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/\1\t/' | sort | expand -t 16
@@ -44,6 +46,12 @@ lint: setup  ## Style, types, layers, module length
 
 bench: setup  ## Benchmarks, each with the bar it must meet
 	$(BIN)/pytest -s tests/bench -o python_files='bench_*.py' $(ARGS)
+
+bench-scale: setup  ## A thousand instances read and judged for five minutes; writes build/bench-scale.json
+	$(BIN)/python -m tests.bench.bench_scale $(ARGS)
+
+simulate: setup  ## Years of healthy engines and thousands of faults; SIMULATE=ci for a fifth; writes build/simulate.json
+	$(BIN)/python -m tests.simulation --size $(SIMULATE) $(ARGS)
 
 generate: setup  ## Everything made from something else: CRDs, the chart's copies and tables
 	$(BIN)/kintsugi crds --helm helm/kintsugi/templates/crds.yaml

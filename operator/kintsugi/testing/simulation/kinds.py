@@ -117,9 +117,7 @@ def fragmentation(trial: Trial, pod: Pod, luck: random.Random) -> float:
 
 def erroring(trial: Trial, pod: Pod, luck: random.Random) -> float:
     """Half of what it serves, or more, ends in an error."""
-    share = luck.uniform(0.5, 1.0)
-    for engine in pod.engines:
-        engine.failing = share
+    pod.fail_requests(luck.uniform(0.5, 1.0))
     return trial.world.t
 
 

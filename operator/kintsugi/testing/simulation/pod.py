@@ -66,6 +66,9 @@ class Pod:
         self.neighbour = 1.0
         self.gap_until = -1.0
         self.gap = Failure.CONNECT_TIMEOUT
+        self.gap_unready = False
+        """The kubelet's probe fails too while the gap lasts."""
+        self.flaky_until = -1.0
         self.shape = Shape(0.0, 0.0)
         self._drift = 0.0
         self._page_at = t
@@ -77,7 +80,7 @@ class Pod:
         limits = self.temper.limits
         names = [str(n) for n in range(self.temper.ranks)]
         self.engines = [RankEngine(name, self._cost, limits, self._luck) for name in names]
-        self.shape = draw_shape(self._luck, self.calm_shape)
+        self.shape = draw_shape(self._luck, t, self.calm_shape)
         self.hung_from = self.slow_from = math.inf
         self.hung_ranks, self.slow, self.paused_until = frozenset(), 1.0, -1.0
 
@@ -107,8 +110,16 @@ class Pod:
         """Requests inside, as a balancer counts them."""
         return sum(engine.load for engine in self.engines)
 
+    def fail_requests(self, share: float) -> None:
+        """From now on this share of requests ends in an error, canaries too."""
+        for engine in self.engines:
+            engine.failing = share
+
     def advance(self, t: float, until: float) -> None:
         """Let the engine work from `t` to `until`."""
+        if self.flaky_until > 0 and t > self.flaky_until:
+            self.flaky_until = -1.0
+            self.fail_requests(0.0)
         if not self.serves(until) and not self.ready(t):
             return
         start = max(t, self.ready_at)
@@ -160,7 +171,7 @@ class Pod:
 
     def instance(self, t: float, lost: bool) -> Instance:
         """What the operator knows of it now. `lost`: this scrape doesn't get through."""
-        ready = self.ready(t)
+        ready = self.ready(t) and not (self.gap_unready and t < self.gap_until)
         results, self._results = tuple(self._results), []
         return Instance(
             name=self.name,

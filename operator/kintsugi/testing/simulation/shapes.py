@@ -9,6 +9,11 @@ import random
 from dataclasses import dataclass
 
 SPIKES_PER_HOUR = 2.0
+SETTLE_FROM = 2_400.0
+SETTLE_SECONDS = 3_600.0
+BUMP_EVERY = 7_200.0
+LONGEST_BUMP_SECONDS = 220.0
+"""Less than half of the trigger's 600 s."""
 
 
 @dataclass(slots=True)
@@ -22,6 +27,11 @@ class Shape:
     spikes: float = 0.0
     """By the hour, of 5 to 95 s."""
     spike_until: float = -1.0
+    settles: float = 0.0
+    """Points that it gains in its first `SETTLE_SECONDS`, after its reference is taken."""
+    bumps: bool = False
+    """Every two hours it is above the line for up to `LONGEST_BUMP_SECONDS`."""
+    born: float = 0.0
     ramp_from: float | None = None
     ramp_seconds: float = 1.0
     ramp_to: float = 0.0
@@ -29,6 +39,8 @@ class Shape:
     def true(self, t: float) -> float:
         """The level without noise and spikes."""
         level = self.level + self.hump * math.sin(2 * math.pi * t / 14_400)
+        if self.settles:
+            level += self.settles * min(1.0, max(0.0, (t - self.born - SETTLE_FROM) / SETTLE_SECONDS))
         if self.ramp_from is not None and t > self.ramp_from:
             share = min(1.0, (t - self.ramp_from) / self.ramp_seconds)
             level += share * (self.ramp_to - self.level)
@@ -38,6 +50,8 @@ class Shape:
         """What a sample of this moment says, percent; `seconds` since the last one."""
         if self.spikes and luck.random() < self.spikes * seconds / 3_600:
             self.spike_until = t + luck.uniform(5, 95)
+        if self.bumps and (t - self.born) % BUMP_EVERY > BUMP_EVERY - LONGEST_BUMP_SECONDS:
+            return luck.uniform(26, 34)
         if t < self.spike_until:
             return luck.uniform(30, 80)
         return max(0.0, luck.gauss(self.true(t), self.noise))
@@ -49,11 +63,15 @@ class Shape:
         return self.ramp_from + self.ramp_seconds * (line - self.level) / (self.ramp_to - self.level)
 
 
-def draw_shape(luck: random.Random, calm: bool = False) -> Shape:
+def draw_shape(luck: random.Random, t: float, calm: bool = False) -> Shape:
     """A healthy process. `calm`: one that may be made to ramp."""
     if calm:
         return Shape(luck.uniform(2, 16), luck.uniform(0.2, 1.5), spikes=luck.choice((0.0, 1.0)))
     kind = luck.random()
+    if kind < 0.2:
+        first = luck.uniform(2, 7)
+        settled = luck.uniform(15, 22)
+        return Shape(first, luck.uniform(0.2, 0.8), settles=settled - first, bumps=settled > 20, born=t)
     if kind < 0.55:
         return Shape(luck.uniform(1, 12), luck.uniform(0.1, 1.0), luck.uniform(0, 3))
     if kind < 0.75:

@@ -121,6 +121,10 @@ class Job:
     """Runs of each kind, each on another instance where there are several."""
     times: Times | None = None
     """Other times than the defaults: a detector that is planted to be wrong."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the deployment's spec that differ from the defaults."""
+    seconds: float = HEALTHY_SPAN_SECONDS
+    """How long a healthy pool is watched."""
 
     def do(self) -> Tally:
         """Do it."""
@@ -155,8 +159,9 @@ def healthy(job: Job) -> Tally:
     """Watch a pool to which nothing happens that a removal would cure."""
     luck = random.Random(job.seed)
     temper = draw_temper(luck)
-    trial = Trial(World(temper, deployment(temper.size), luck), trouble=True, times=job.times)
-    trial.run(HEALTHY_SPAN_SECONDS)
+    world = World(temper, deployment(temper.size, job.spec), luck)
+    trial = Trial(world, trouble=True, times=job.times)
+    trial.run(job.seconds)
     tally = Tally(hours=trial.hours)
     for act in trial.acts:
         if act.removes:
@@ -177,7 +182,9 @@ def faulty(job: Job) -> Tally:
         luck = random.Random(f"{job.seed}/{attempt}")
         ranks = max(KINDS[name].ranks for name in job.kinds)
         temper = _busy(draw_temper(luck, luck.choices((2, 3, 4), (6, 3, 1))[0], ranks), luck)
-        deployed = deployment(temper.size, {"engine": {"startBudgetSeconds": START_BUDGET_SECONDS}})
+        deployed = deployment(
+            temper.size, {"engine": {"startBudgetSeconds": START_BUDGET_SECONDS}, **job.spec}
+        )
         world = World(temper, deployed, luck, events=False)
         for pod in world.pods:
             pod.calm_shape, pod.telemetry = True, True

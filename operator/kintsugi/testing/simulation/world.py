@@ -2,7 +2,9 @@
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kintsugi.api.objects import DeepSeekV4Deployment, parse_deployment
 from kintsugi.core import names
@@ -22,7 +24,7 @@ STICKY_PER_HOUR = 0.02
 """One instance gets other prompts than its siblings for an hour: session affinity."""
 
 
-def deployment(size: int, spec: dict[str, object] | None = None) -> DeepSeekV4Deployment:
+def deployment(size: int, spec: Mapping[str, Any] | None = None) -> DeepSeekV4Deployment:
     """A deployment of one pool on its defaults."""
     return parse_deployment(
         {
@@ -106,7 +108,7 @@ class World:
         if luck.random() < BLACKOUTS_PER_HOUR * hours:
             until = t + luck.uniform(20, 900)
             for pod in self.pods:
-                pod.gap, pod.gap_until = Failure.CONNECT_TIMEOUT, until
+                pod.gap, pod.gap_until, pod.gap_unready = Failure.CONNECT_TIMEOUT, until, False
         if luck.random() < ALL_SLOW_PER_HOUR * hours:
             self._slow_until, self._slow = t + luck.uniform(600, 7_200), luck.uniform(1.2, 2.5)
         if luck.random() < STICKY_PER_HOUR * hours:
