@@ -26,6 +26,10 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "plan": Entry(
         "kintsugi.cli.plan:plan", "Say what fits on which GPUs, how much of it, and what it costs."
     ),
+    "record": Entry("kintsugi.cli.record:record", "Record live engines for a backtest; changes nothing."),
+    "backtest": Entry(
+        "kintsugi.cli.backtest:backtest", "Replay a history: what would have been done, when and why."
+    ),
     "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
     "simulate-engine": Entry(
         "kintsugi.cli.simulate_engine:simulate_engine",
