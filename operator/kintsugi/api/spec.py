@@ -254,7 +254,7 @@ class HardwareSpec(Model):
     nodes_per_instance: Annotated[int, Field(ge=1, le=64)] | None = None
     """Nodes of one instance. More than one needs LeaderWorkerSet in the cluster. Absent: 1."""
     resource_name: Annotated[str, Field(min_length=1, max_length=316)] | None = None
-    """Resource that stands for one GPU. Absent: `nvidia.com/gpu`."""
+    """Resource that stands for one GPU. Absent: `nvidia.com/gpu`, and `amd.com/gpu` for AMD's."""
     group_restart_policy: GroupRestartPolicy | None = None
     """What happens to an instance of several nodes when one of its pods ends. Absent: `RecreateGroupOnPodRestart`."""
 

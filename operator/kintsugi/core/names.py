@@ -39,6 +39,7 @@ DELETION_COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
 ENGINE_CONTAINER: Final = "engine"
 ENGINE_PORT: Final = 8000
 GPU_RESOURCE: Final = "nvidia.com/gpu"
+AMD_GPU_RESOURCE: Final = "amd.com/gpu"
 
 FIELD_MANAGER: Final = "kintsugi"
 """Field manager of every write, and the product in the User-Agent, so that audit logs read well."""

@@ -8,8 +8,10 @@ from typing import Any, Final
 from kintsugi.adapters.kube import parse
 from kintsugi.api.fields import unknown_fields
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation, parse_remediation
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.command.render import served_names
-from kintsugi.core.names import ENGINE_PORT, GPU_RESOURCE, PAUSE_ANNOTATION_PREFIX
+from kintsugi.core.names import ENGINE_PORT, PAUSE_ANNOTATION_PREFIX
+from kintsugi.core.pod.known import gpu_resource
 from kintsugi.core.snapshot import (
     CanaryResult,
     Failed,
@@ -131,8 +133,8 @@ class Observer:
         except Forbidden:
             return ()  # without the right to look, no room is known: delete-first
         hardware = deployment.spec.hardware
-        resource = (hardware.resource_name if hardware else None) or GPU_RESOURCE
-        return parse.node_rooms(nodes, pods, resource)
+        gpu = in_force().gpu(hardware.gpu) if hardware and hardware.gpu else None
+        return parse.node_rooms(nodes, pods, gpu_resource(hardware, gpu))
 
     async def _children(
         self, key: Key, deployment: DeepSeekV4Deployment, sight: Sight

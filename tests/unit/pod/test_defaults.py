@@ -218,3 +218,12 @@ def test_no_variable_is_there_twice_whoever_says_it() -> None:
     everything = [{"name": name, "value": "mine"} for name in env(pod({"model": {"id": PRO, **PVC}}))]
     made = pod({"model": {"id": PRO, **PVC}, "engine": {"env": everything}})
     assert container(made)["env"] == everything
+
+
+def test_amds_gpus_have_amds_resource_taint_and_image() -> None:
+    made = pod({"hardware": {"gpu": "MI355X", "gpusPerInstance": 8}})
+    assert container(made)["resources"]["limits"] == {"amd.com/gpu": "8"}
+    assert [toleration["key"] for toleration in made["spec"]["tolerations"]] == ["amd.com/gpu"]
+    assert "rocm" in container(made)["image"]
+    named = pod({"hardware": {"gpu": "MI355X", "gpusPerInstance": 8, "resourceName": "mine/gpu"}})
+    assert container(named)["resources"]["limits"] == {"mine/gpu": "8"}

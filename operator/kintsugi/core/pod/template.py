@@ -12,6 +12,7 @@ from kintsugi.core.command.choice import Choice, choose
 from kintsugi.core.command.render import engine_command
 from kintsugi.core.pod.environment import environment
 from kintsugi.core.pod.finish import finished
+from kintsugi.core.pod.known import gpu_resource, vendors_resource
 from kintsugi.core.pod.merge import merged
 from kintsugi.core.pod.seconds import (
     PRE_STOP_SECONDS,
@@ -66,7 +67,9 @@ def made(
                 spec.healing.drain.timeout_seconds, shutdown_timeout(words)
             ),
             "topologySpreadConstraints": [_spread(labels[names.DEPLOYMENT_LABEL], pool.name)],
-            "tolerations": [{"key": names.GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
+            "tolerations": [
+                {"key": vendors_resource(choice.gpu), "operator": "Exists", "effect": "NoSchedule"}
+            ],
             "containers": [engine],
             "volumes": volumes(spec, pool, choice),
         },
@@ -92,7 +95,7 @@ def _engine_container(
     budget = start_budget_seconds(pool, catalog)
     container: Json = {
         "name": names.ENGINE_CONTAINER,
-        "image": pool.engine.image or catalog.default_image(choice.model),
+        "image": pool.engine.image or catalog.default_image(choice.model, choice.gpu),
         "args": words,
         "env": environment(spec, pool, choice, budget),
         "ports": [{"name": "http", "containerPort": names.ENGINE_PORT}],
@@ -123,7 +126,7 @@ def _resources(pool: Pool, choice: Choice) -> Json:
     said = pool.engine.resources
     limits: dict[str, str] = dict(said.limits or {}) if said else {}
     if choice.parallel.gpus:
-        limits.setdefault(pool.hardware.resource_name or names.GPU_RESOURCE, str(choice.parallel.gpus))
+        limits.setdefault(gpu_resource(pool.hardware, choice.gpu), str(choice.parallel.gpus))
     out: Json = {}
     if limits:
         out["limits"] = limits
