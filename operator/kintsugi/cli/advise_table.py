@@ -1,17 +1,21 @@
 """Advice for people: one line on each pool's traffic, a table of suggestions, and what could not be judged."""
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+PIPED_WIDTH: Final = 110
+"""Columns where nobody says how many there are."""
+
 
 def show(reports: Sequence[Mapping[str, Any]]) -> None:
     """Print every report."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
     for index, report in enumerate(reports):
         if index:
             click.echo()
@@ -43,7 +47,7 @@ def _seen(pool: str, seen: Mapping[str, Any]) -> str:
 def _table(suggestions: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in ("", "field", "now", "suggested", "confidence"):
-        table.add_column(name, overflow="fold", no_wrap=name == "field")
+        table.add_column(name, overflow="fold", no_wrap=name != "field")
     for number, each in enumerate(suggestions, 1):
         table.add_row(
             f"{number}.",
