@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kintsugi.core.detect import dead
 from kintsugi.core.times import Times
+from kintsugi.testing.simulation import mishaps
 from kintsugi.testing.simulation.suite import Count, Job, Size, Tally, jobs, run
 
 HOURS = 3_600.0
@@ -18,14 +18,14 @@ def lines(tally: Tally) -> list[str]:
 
 
 def test_a_healthy_pool_loses_nobody_and_its_hours_are_counted() -> None:
-    tally = Job("tiny/healthy", seconds=1.5 * HOURS).do()
+    tally = Job("tiny/healthy", seconds=0.7 * HOURS).do()
 
     assert lines(tally) == []
-    assert tally.hours > 1.0
+    assert tally.hours > 0.6
 
 
 def test_the_same_seed_gives_the_same_story() -> None:
-    first, second = (Job("tiny/again", seconds=0.5 * HOURS).do() for _ in range(2))
+    first, second = (Job("tiny/again", seconds=0.2 * HOURS).do() for _ in range(2))
 
     assert first == second
 
@@ -60,9 +60,42 @@ def test_too_few_hours_or_runs_a_miss_and_a_false_removal_all_fail_the_suite() -
     assert "healthy instance" in replace(good, false=["x"]).failures(Size(10, 100))[0]
 
 
-@pytest.mark.slow
 def test_two_processes_come_to_what_one_does() -> None:
-    work = [Job(f"tiny/both/{n}", seconds=600) for n in range(2)]
+    work = [Job(f"tiny/both/{n}", seconds=120) for n in range(2)]
 
     one, two = run(work, processes=1), run(work, processes=2)
     assert one.hours == pytest.approx(two.hours)
+
+
+PAUSES = Job("planted/5", seconds=1.5 * HOURS)
+"""A pool of two; with the rate of the test below its engines stand still for minutes, and go on by themselves."""
+CLIMBERS = Job("planted/3", seconds=1.6 * HOURS)
+"""A pool in which fragmentation climbs to 14 %, and stays there."""
+LOW_LINE = {"healing": {"triggers": {"fragmentation": {"thresholdPercent": 12}}}}
+
+
+def test_a_removal_time_planted_at_half_of_the_default_fails_the_suite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mishaps, "LONG_PAUSES_PER_HOUR", 4.0)
+    assert lines(PAUSES.do()) == []
+
+    halved = replace(PAUSES, times=replace(DEFAULTS, stall_remove=DEFAULTS.stall_remove / 2)).do()
+
+    assert any("stall/Stalled" in line and "planted/5" in line for line in lines(halved))
+
+
+def test_a_fragmentation_line_planted_at_half_of_the_default_fails_the_suite() -> None:
+    assert lines(CLIMBERS.do()) == []
+
+    halved = replace(CLIMBERS, spec=LOW_LINE).do()
+
+    assert any("fragmentation/Fragmented" in line for line in lines(halved))
+
+
+def test_a_detector_planted_blind_fails_the_suite() -> None:
+    never = replace(DEFAULTS, stall_withdraw=3_600.0, stall_remove=3_600.0)
+
+    tally = Job("tiny/rank", ("hangOfOneRank",), times=never).do()
+
+    assert "0 of 1 found" in lines(tally)[0]

@@ -14,6 +14,8 @@ from kintsugi.core.snapshot import Failure
 from kintsugi.testing.simulation.pod import Pod
 
 LONGEST_PAUSE = 290.0
+BETWEEN_PAUSES = 60.0
+"""Two pauses with no step between them would be one."""
 COMPILES_PER_HOUR = 0.05
 YOUNG_SECONDS = 3_600.0
 YOUNG_FACTOR = 10.0
@@ -69,7 +71,8 @@ def happen(pod: Pod, t: float, seconds: float, luck: random.Random) -> None:
 
 def _begin(name: str, pod: Pod, t: float, luck: random.Random) -> None:
     if name in ("compile", "reload", "tail", "long", "hiccup"):
-        pod.paused_until = max(pod.paused_until, t + min(LONGEST_PAUSE, _pause(name, pod, luck)))
+        if t >= pod.paused_until + BETWEEN_PAUSES:
+            pod.paused_until = t + min(LONGEST_PAUSE, _pause(name, pod, luck))
     elif name == "neighbour":
         pod.neighbour_until = t + luck.uniform(30, LONGEST_NEIGHBOUR)
         pod.neighbour = luck.uniform(1.2, 2.5)

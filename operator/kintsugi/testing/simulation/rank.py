@@ -158,13 +158,13 @@ class RankEngine:
                 steps = 1
             elif inbox:
                 steps = min(steps, max(1, int((inbox[0].at - t) / cost)))
-            need = steps * cost + late - self._carry
+            need = steps * cost - self._carry
             if t + need > until:
-                steps = int((until - t + self._carry - late) / cost)
+                steps = int((until - t + self._carry) / cost)
                 if steps < 1:
                     self._carry += until - t
                     break
-                need = steps * cost + late - self._carry
+                need = steps * cost - self._carry
             t += need
             self._carry = self._late = 0.0
             moved = True
