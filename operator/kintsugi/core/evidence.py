@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kintsugi.core.detect.collapsed import QueueState
 from kintsugi.core.detect.dead import PodState
 from kintsugi.core.detect.erroring import ErrorState
 from kintsugi.core.detect.fragmented import FragmentationState, WorkerState
@@ -46,6 +47,7 @@ class ProcessEvidence:
     slow: SlowState = field(default_factory=SlowState)
     load: LoadState = field(default_factory=LoadState)
     errors: ErrorState = field(default_factory=ErrorState)
+    queues: QueueState = field(default_factory=QueueState)
     answered: int = 0
     """Own canaries answered up to the last page."""
 
@@ -93,6 +95,7 @@ class Memory:
         if late:
             for process in self.processes.values():
                 process.stall.forget()
+                process.queues.forget()
         return late
 
     def pod(self, uid: str) -> PodState:

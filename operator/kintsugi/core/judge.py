@@ -12,6 +12,8 @@ from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.data_state import data_state
 from kintsugi.core.detect import fragmented
+from kintsugi.core.detect.collapsed import Queueing, queues_pass
+from kintsugi.core.detect.collapsed_findings import collapsed_findings
 from kintsugi.core.detect.dead import dead_finding, start_finding
 from kintsugi.core.detect.error_findings import error_finding
 from kintsugi.core.detect.erroring import Erring, errors_pass
@@ -24,7 +26,7 @@ from kintsugi.core.detect.stalled import is_clear
 from kintsugi.core.evidence import Memory, ProcessEvidence
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
 from kintsugi.core.look import SOURCES, Look, look
-from kintsugi.core.probes import canaries, witnesses
+from kintsugi.core.probes import canaries, starved, witnesses
 from kintsugi.core.series import TABLE
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Snapshot
@@ -85,6 +87,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     up = [one for one in looks if _was_ready(one)]
     _judge_steps(up, memory, snapshot, times)
     _judge_errors(up, snapshot, times)
+    _judge_queues(up, snapshot, times)
     siblings = _Siblings(
         known=len(up),
         readable=sum(one.new_page for one in up),
@@ -97,7 +100,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     return Judgement(
         verdicts=verdicts,
         memory=memory,
-        probes=(*canaries(looks, mono, times), *witnesses(looks, mono, times)),
+        probes=(*canaries(looks, mono, times), *witnesses(looks, mono, times), *starved(looks, mono, times)),
         abandon_after=longest + times.canary_idle,
         pool_findings=pool_slow(memory.slow, times),
         data_fresh=state.fresh,
@@ -144,6 +147,25 @@ def _judge_errors(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
     ]
     limit = float(snapshot.deployment.spec.healing.triggers.errors.max_percent)
     errors_pass(entries, mono, snapshot.now, times, limit)
+
+
+def _judge_queues(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
+    mono = snapshot.mono
+    entries = [
+        Queueing(
+            uid=one.instance.uid,
+            pool=one.instance.pool,
+            state=process.queues,
+            judged=process.fresh(mono, times)
+            and process.age(mono) >= times.warm_up
+            and not process.stall.sleeping
+            and not one.instance.deleting,
+        )
+        for one in up
+        if (process := one.process) is not None and process.queues.ranks
+    ]
+    if entries:
+        queues_pass(entries, Counter(one.instance.pool for one in up), mono, times)
 
 
 def _reserved(snapshot: Snapshot) -> set[tuple[str, float | None]]:
@@ -203,6 +225,9 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     limit = float(spec.healing.triggers.errors.max_percent)
     failing = error_finding(process.errors, fresh, limit, now)
     found += [failing] if failing is not None else []
+    if process.queues.ranks:
+        clocks = process.stall.ranks
+        found += collapsed_findings(process.queues, clocks, one.limit, fresh, mono, now, times)
     found += slow_findings(process.slow, siblings.by_pool[instance.pool], now, times)
     if fresh and process.sample is not None:
         found += load_findings(process.load, process.sample, process.missing_ranks, now, times)
@@ -257,6 +282,8 @@ def _cleared(
         cleared.add(Detector.SLOW)
     if process.errors.cleared and Detector.ERRORING not in sick:
         cleared.add(Detector.ERRORING)
+    if process.queues.cleared and Detector.COLLAPSED not in sick:
+        cleared.add(Detector.COLLAPSED)
     states = [
         process.fragmentation[s]
         for s in spec.healing.triggers.fragmentation.sources

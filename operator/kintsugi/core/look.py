@@ -6,6 +6,7 @@ from typing import Final
 
 from kintsugi.api.healing import FragmentationTrigger
 from kintsugi.core.detect import fragmented
+from kintsugi.core.detect.collapsed import Beside, hear_asks, see_queue
 from kintsugi.core.detect.dead import PodState, see_pod
 from kintsugi.core.detect.erroring import hear as hear_errors
 from kintsugi.core.detect.erroring import see_errors
@@ -62,6 +63,7 @@ def look(
     read_at = process.sample.mono if process.sample is not None else None
     hear_canaries(process.stall, mine, read_at, times)
     hear_errors(process.errors, mine)
+    hear_asks(process.queues, mine, times)
     new_page = False
     if isinstance(instance.scrape, Failed):
         see_failure(process.stall, instance.scrape, times)
@@ -71,6 +73,7 @@ def look(
     limit = limits(times, instance.chunked_prefill or process.stall.chunked_proven, instance.longest_prefill)
     if new_page and process.sample is not None:
         _take_sample(process, process.sample, instance, times, limit, now)
+        _see_queues(process, process.sample, instance, times, memory, now)
     _see_fragmentation(process, mono, now, times, trigger, new_page, proven)
     return Look(instance, pod, process, limit, new_page)
 
@@ -90,6 +93,26 @@ def _take_sample(
     process.answered = answered
     process.slow.window.add(sample, answered, times)
     see_errors(process.errors, sample, answered, times)
+
+
+def _see_queues(
+    process: ProcessEvidence, sample: Sample, instance: Instance, times: Times, memory: Memory, now: float
+) -> None:
+    if process.age(sample.mono) < times.warm_up or process.stall.sleeping:
+        process.queues.forget()
+        return
+    if not process.queues.ranks and not any(rank.waiting for rank in sample.ranks):
+        return
+    asked = process.errors.round
+    beside = Beside(
+        clocks=process.stall.ranks,
+        others_open=0 if asked is None else sum(outcome is None for outcome in asked.outcomes.values()),
+        max_num_seqs=instance.max_num_seqs,
+        model=memory.slow.models.get((instance.pool, instance.revision)),
+        times=times,
+        now=now,
+    )
+    see_queue(process.queues, process.before, sample, beside)
 
 
 def _see_fragmentation(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from kintsugi.core.detect.collapsed import Ask, ask_due
 from kintsugi.core.detect.erroring import canaries_due
 from kintsugi.core.detect.stalled import due, sent
 from kintsugi.core.look import Look
@@ -56,6 +57,22 @@ def witnesses(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary,
             rank = ranks[number % len(ranks)]
             id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}-w{number}"
             outcomes[id_] = None
+            found.append(Canary(id_, process.key, rank, mono))
+    return tuple(found)
+
+
+def starved(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, ...]:
+    """The canaries that ask a rank with a queue that nothing explains, noted as sent."""
+    found: list[Canary] = []
+    for look in looks:
+        process = look.process
+        if process is None or not process.queues.ranks or not _may_be_asked(look, mono, times):
+            continue
+        for rank, queue in process.queues.ranks.items():
+            if _RANK.fullmatch(rank) is None or not ask_due(queue, mono, times):
+                continue
+            id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}-q"
+            queue.asks.append(Ask(id_, mono))
             found.append(Canary(id_, process.key, rank, mono))
     return tuple(found)
 

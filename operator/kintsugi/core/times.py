@@ -82,6 +82,16 @@ class Times:
     """A round of 20 canaries takes this long."""
     erroring_again: float = 300.0
     """Between the beginnings of two rounds while the suspicion lasts."""
+    starved_window: float = 180.0
+    """A queue that stands for so long with nothing to explain it makes a suspect (slow §4)."""
+    starved_canary: float = 60.0
+    """Each of the three canaries that convict waits so long (slow §4)."""
+    device_unhealthy: float = 60.0
+    """A GPU that Kubernetes calls unhealthy for so long (triggers.deviceHealth.forSeconds)."""
+    advice_window: float = 600.0
+    """The window of the prefix cache's hit rate."""
+    preemption_window: float = 60.0
+    """The window of the rate of preemptions."""
     learned_settle: float = 300.0
     """What was newly learned is written this long after it was noticed, so that a fleet's warm-up is one write."""
     learned_write: float = 3600.0
@@ -133,6 +143,7 @@ def effective_times(spec: DeploymentSpec) -> Times:
         ),
         throughput_window=float(healing.triggers.throughput.for_seconds),
         throughput_suspect=min(plain.throughput_suspect, float(healing.triggers.throughput.for_seconds)),
+        device_unhealthy=float(healing.triggers.device_health.for_seconds),
         hold=float(storm.hold_seconds),
         storm_window=float(storm.window_seconds),
         storm_cooldown=float(storm.cooldown_seconds),

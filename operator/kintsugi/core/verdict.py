@@ -10,7 +10,15 @@ from kintsugi.core.look import Look
 from kintsugi.core.times import Times
 
 UNKNOWN_REASONS = frozenset(
-    {"StallUnknown", "FragmentationUnknown", "SlowUnknown", "ErroringUnknown", "StaleGauges"}
+    {
+        "StallUnknown",
+        "FragmentationUnknown",
+        "SlowUnknown",
+        "ErroringUnknown",
+        "StarvedUnknown",
+        "DeviceUnknown",
+        "StaleGauges",
+    }
 )
 """Findings that say that something was seen and can't be seen now: neither sick nor recovered."""
 

@@ -48,6 +48,8 @@ class Rank:
 
     running: float = 0
     waiting: float = 0
+    deferred: float = 0
+    """Of those waiting, for something of their own."""
     kv: float = 0.0
     steps: float = 1000
     generation: float = 1000
@@ -122,6 +124,7 @@ def rank_lines(rank: Rank, engine: str) -> list[str]:
     short = rank.itl_count - rank.long_gaps
     edges = {"2.5": short, "5.0": short, "7.5": rank.itl_count, "+Inf": rank.itl_count}
     return [
+        f'vllm:num_requests_waiting_by_reason{{{label},reason="deferred"}} {rank.deferred}',
         *(f"{name}{{{label}}} {value}" for name, value in plain.items()),
         *(f'vllm:inter_token_latency_seconds_bucket{{{label},le="{le}"}} {n}' for le, n in edges.items()),
         f'vllm:engine_sleep_state{{{label},sleep_state="awake"}} {rank.awake}',

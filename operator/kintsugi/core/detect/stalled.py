@@ -206,7 +206,7 @@ def see_sample(state: StallState, before: Sample | None, after: Sample, watch: W
         stepped = _counters_moved(past, rank)
         if stepped is not None:
             _stall(state, clock, past, rank, gap, stepped, after.mono, watch)
-        _admission(clock, past, rank, gap, stepped, watch, _room(rank, after.max_concurrency))
+        _admission(clock, past, rank, gap, stepped, watch, has_room(rank, after.max_concurrency))
 
 
 def _stall(
@@ -291,7 +291,7 @@ def _counters_moved(past: RankSample, rank: RankSample) -> bool | None:
     return any(a != b for a, b in known) if known else None
 
 
-def _room(rank: RankSample, max_concurrency: float | None) -> bool:
+def has_room(rank: RankSample, max_concurrency: float | None) -> bool:
     """Whether the free KV cache surely holds the longest legal request."""
     if rank.kv_usage is None:
         return False
