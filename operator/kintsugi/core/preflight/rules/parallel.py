@@ -77,6 +77,18 @@ def _context_parallel(view: View) -> Iterator[Said]:
                 )
 
 
+def _without_group(view: View) -> Iterator[Said]:
+    for field in ("leaderPodTemplate", "workerPodTemplate", "hardware.groupRestartPolicy"):
+        used = {pool.path(field) for pool in view.pools if pool.nodes > 1}
+        for pool in view.pools:
+            if pool.says(field) and pool.path(field) not in used:
+                yield Said(
+                    pool.path(field),
+                    "has no effect: an instance has one pod",
+                    "remove it, or set hardware.nodesPerInstance; a podTemplate reaches every pod",
+                )
+
+
 def _several_nodes(view: View) -> Iterator[Said]:
     for pool in view.pools:
         if pool.nodes > 1:
@@ -87,6 +99,8 @@ def _several_nodes(view: View) -> Iterator[Said]:
                 "use 1 where one node is enough",
             )
 
+
+_HOST: Final = {"spec": {"hostNetwork": True}}
 
 RULES: Final = (
     Rule(
@@ -140,6 +154,30 @@ RULES: Final = (
         check=_context_parallel,
         good=(example(hardware=hardware("H200", 8), engine={"args": {"dataParallelSize": 8}}),),
         bad=(example(hardware=hardware("H200", 8), engine={"extraArgs": ["-dcp", "2"]}),),
+    ),
+    Rule(
+        name="GroupFieldUnused",
+        severity="Warning",
+        summary="A template of leaders or workers where an instance has one pod.",
+        why="Only an instance of several nodes has a leader and workers.",
+        sources=("https://github.com/kubernetes-sigs/lws",),
+        check=_without_group,
+        good=(
+            example(workerPodTemplate=_HOST, hardware=hardware("H200", 8) | {"nodesPerInstance": 2}),
+            example(podTemplate=_HOST),
+            example(
+                workerPodTemplate=_HOST,
+                pools=[
+                    {"name": "a"},
+                    {"name": "b", "hardware": hardware("H200", 8) | {"nodesPerInstance": 2}},
+                ],
+            ),
+        ),
+        bad=(
+            example(workerPodTemplate=_HOST),
+            example(pools=[{"name": "a", "leaderPodTemplate": _HOST}]),
+            example(hardware=hardware("H200", 4) | {"groupRestartPolicy": "None"}),
+        ),
     ),
     Rule(
         name="SeveralNodes",
