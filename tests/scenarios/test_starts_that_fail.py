@@ -328,6 +328,17 @@ async def test_leftovers_are_recognised_by_an_operator_that_never_saw_the_engine
     assert scene.serving() == 3
 
 
+async def test_many_pods_that_fail_for_one_cause_are_one_sentence() -> None:
+    """Each engine's words differ by a request id."""
+    scene = Scene(nodes=12)
+    scene.cluster.on_start(lambda pod: dies(f"{THROTTLED} (Request ID: Root={pod['metadata']['uid']})"))
+    scene.deploy({"short": 12})
+    await scene.run(900)
+    assert scene.status.why.count("ModelFetchThrottled") == 1
+    assert "and 9 more do not start" in scene.status.why
+    assert scene.status.why.count("Request ID") == 1
+
+
 async def test_a_quiet_failure_causes_no_stream_of_writes() -> None:
     scene, _ = await failing(dies(TOO_LONG), 600)
     before = len(scene.cluster.writes)

@@ -52,23 +52,30 @@ class Failing:
 
 
 def failing_starts(views: Iterable[PoolView], spec: DeploymentSpec, now: float) -> tuple[Failing, ...]:
-    """Every cause for which pods do not start now, those of the wanted revision first. `now` in epoch seconds."""
-    found: dict[tuple[bool, str, bool, StartFailure], list[str]] = {}
+    """Every cause for which pods do not start now, those of the wanted revision first. `now` in epoch seconds.
+
+    Pods with the same kind of failure and the same field are one entry, in the words of the oldest: what each engine
+    writes differs by request ids, addresses and the like.
+    """
+    found: dict[tuple[bool, str, bool, str, str], tuple[StartFailure, list[str]]] = {}
     for view in views:
         for instance in sorted(view.members, key=lambda i: (i.created_at, i.name)):
-            failure = start_failure(instance, spec)
-            failure = (
-                failure
-                if failure and _counts(instance, view, failure, now)
-                else adapter_failure(instance, spec)
-            )
+            failure = _failure(instance, view, spec, now)
             if failure is not None:
-                cause = (instance.revision != view.revision, view.name, instance.ready, failure)
-                found.setdefault(cause, []).append(instance.name)
-    ordered = sorted(found.items(), key=lambda entry: entry[0][:3])
+                old = instance.revision != view.revision
+                cause = (old, view.name, instance.ready, failure.kind, failure.field)
+                found.setdefault(cause, (failure, []))[1].append(instance.name)
     return tuple(
-        Failing(pool, not old, tuple(pods), failure, serves) for (old, pool, serves, failure), pods in ordered
+        Failing(pool, not old, tuple(pods), failure, serves)
+        for (old, pool, serves, _, _), (failure, pods) in sorted(found.items(), key=lambda entry: entry[0])
     )
+
+
+def _failure(instance: Instance, view: PoolView, spec: DeploymentSpec, now: float) -> StartFailure | None:
+    failure = start_failure(instance, spec)
+    if failure is not None and _counts(instance, view, failure, now):
+        return failure
+    return adapter_failure(instance, spec)
 
 
 def _counts(instance: Instance, view: PoolView, failure: StartFailure, now: float) -> bool:
