@@ -37,7 +37,7 @@ def _conflicts(view: View) -> Iterator[Said]:
             if _meaning(before) != _meaning(after):
                 yield Said(
                     after.origin,
-                    f"gives {after.flag} {_shown(after)}, and {before.origin} gives {_shown(before)}: the engine would "
+                    f"gives {after.flag[:80]} {_shown(after)}, and {before.origin} gives {_shown(before)}: the engine would "
                     "take the last one in silence",
                     f"keep one of {before.origin} and {after.origin}",
                 )
@@ -50,7 +50,7 @@ def _doubles(view: View) -> Iterator[Said]:
             if _meaning(before) == _meaning(after):
                 yield Said(
                     after.origin,
-                    f"gives {after.flag} {_shown(after)}, which {before.origin} says already",
+                    f"gives {after.flag[:80]} {_shown(after)}, which {before.origin} says already",
                     f"remove {after.origin}, so that the next change is made in one place",
                 )
 
@@ -79,7 +79,7 @@ def _mixed(view: View) -> Iterator[Said]:
             elif root in whole_ones:
                 yield Said(
                     argument.origin,
-                    f"gives {argument.flag}, and {whole_ones[root].origin} gives {root} as JSON: the engine drops one of "
+                    f"gives {argument.flag[:80]}, and {whole_ones[root].origin} gives {root} as JSON: the engine drops one of "
                     "the two forms",
                     f"write it inside the JSON of {whole_ones[root].origin}, or everything with dots",
                 )
