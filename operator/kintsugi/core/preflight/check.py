@@ -69,6 +69,10 @@ def _meaning(
     for index, name in enumerate(deployment.spec.validation.allow):
         if name not in names():
             yield _unknown_rule(f"{ALLOW}[{index}]", name)
+        elif name in FIXED:
+            path = f"{ALLOW}[{index}]"
+            text = f"{path} is {name}, which can't be allowed: the operator could not run the object all the same"
+            yield Finding("Warning", "UnknownRule", path, text, "remove it")
 
 
 def _unknown_rule(path: str, name: str) -> Finding:

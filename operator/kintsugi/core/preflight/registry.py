@@ -53,7 +53,7 @@ STRUCTURAL: Final = {
     "UnknownPodField": "A field in a `podTemplate` that Kubernetes does not have there.",
     "OperatorOwnedField": "A field in a `podTemplate` that the operator needs for itself.",
     "RestartPolicy": "A `podTemplate` with a restart policy other than Always (S21).",
-    "UnknownRule": "A name in `spec.validation.allow` that is no rule.",
+    "UnknownRule": "A name in `spec.validation.allow` that is no rule, or none that can be allowed.",
 }
 """What is checked before any rule."""
 

@@ -128,6 +128,13 @@ def _parsers(view: View) -> Iterator[Said]:
             ("--reasoning-parser", pool.model.reasoning_parser),
         ):
             found = pool.written(flag)
+            if flag == "--tokenizer-mode" and own and pool.command.get(flag) is None:
+                yield Said(
+                    pool.path("engine.args.tokenizerMode"),
+                    f"is empty: {own} is what makes prompts of messages for {pool.model.id}, whose newer checkpoints ship no "
+                    "chat template",
+                    f"use {own}, or leave it out",
+                )
             if found and own and found.value and found.value != own:
                 yield Said(
                     found.origin,
@@ -233,6 +240,7 @@ RULES: Final = (
         good=(example(engine={"args": {"tokenizerMode": "deepseek_v4"}}), example()),
         bad=(
             example(engine={"args": {"toolCallParser": "hermes"}}),
+            example(engine={"args": {"tokenizerMode": ""}}),
             example(
                 "deepseek-ai/DeepSeek-V4.1-Flash",
                 hardware=hardware("B200", 8),
