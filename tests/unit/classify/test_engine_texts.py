@@ -255,6 +255,13 @@ def test_an_engine_killed_while_it_loads_had_too_little_time(code: int) -> None:
     assert not found.recreate_helps
 
 
+def test_a_liveness_probe_of_the_users_own_is_named() -> None:
+    told = (*PROBE, Told("Killing", "Container engine failed liveness probe, will be restarted"))
+    found = ended("INFO 10-08 20:33:40 [core.py:1] busy", 137, events=told)
+    assert (found.kind, found.field) == ("LivenessProbe", "spec.podTemplate")
+    assert ended(SHARDS, 137, events=(*told, PROBE[1])).kind == "StartProbeTooShort", "the newest counts"
+
+
 def test_a_crash_while_the_probe_has_not_succeeded_yet_is_a_crash() -> None:
     found = ended(f"{SHARDS}\nRuntimeError: something broke", 1, events=PROBE[:1])
     assert found.kind == "EngineCrashed"

@@ -13,7 +13,6 @@ from kintsugi.core.classify.reading import Found, first_sign, loading_progress
 
 LEFTOVER_RESTARTS: Final = 2
 """Failed restarts with a full /dev/shm that show that it is what an earlier run left there (S23: 2 to 3)."""
-_KILLED_BY_PROBE: Final = re.compile(r"failed startup probe", re.IGNORECASE)
 _SIGNALS: Final = {
     132: "SIGILL",
     134: "SIGABRT",
@@ -51,6 +50,9 @@ def classify(start: StartFacts) -> StartFailure | None:
         return _signed(start, sign)
     if _probe_ended_it(start):
         return _too_short(start, lines)
+    if start.exit_code in _ENDED_BY_OTHERS and _killed_for(start, "failed liveness probe"):
+        text = f"a liveness probe failed, and the kubelet ended the engine (exit {start.exit_code})"
+        return made(kinds.LIVENESS_PROBE, text, start.path(kinds.LIVENESS_PROBE.field))
     return _crash(start, lines)
 
 
@@ -105,10 +107,19 @@ def _spread(line: str, match: re.Match[str]) -> str:
 
 
 def _probe_ended_it(start: StartFacts) -> bool:
-    told = any(_KILLED_BY_PROBE.search(event.message) and event.reason == "Killing" for event in start.events)
-    unhealthy = any("startup probe failed" in event.message.lower() for event in start.events)
-    by_signal = start.exit_code in _ENDED_BY_OTHERS
-    return by_signal and (told or (unhealthy and start.exit_code in (137, 143)))
+    """The kubelet says so; or, where that Event is gone, the probe had failed and a signal ended the engine."""
+    if start.exit_code not in _ENDED_BY_OTHERS:
+        return False
+    if any(event.reason == "Killing" for event in start.events):
+        return _killed_for(start, "failed startup probe")
+    failed = any("startup probe failed" in event.message.lower() for event in start.events)
+    return failed and start.exit_code in (137, 143)
+
+
+def _killed_for(start: StartFacts, why: str) -> bool:
+    """Whether the newest reason of the kubelet for ending the container is this one."""
+    killings = [event.message.lower() for event in start.events if event.reason == "Killing"]
+    return bool(killings) and why in killings[-1]
 
 
 def _too_short(start: StartFacts, lines: tuple[Line, ...]) -> StartFailure:

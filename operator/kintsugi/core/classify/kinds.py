@@ -200,6 +200,14 @@ START_PROBE_TOO_SHORT: Final = Kind(
     "engine.startBudgetSeconds",
     "The kubelet ended the engine while it was still loading: raise {at}",
 )
+LIVENESS_PROBE: Final = Kind(
+    "LivenessProbe",
+    Retry.NEVER,
+    False,
+    "podTemplate",
+    "A liveness probe ended the engine: take it out of {at}. A busy engine misses its deadline, a hung one answers it; the "
+    "operator watches for both",
+)
 SHM_TOO_SMALL: Final = Kind(
     "SharedMemoryTooSmall",
     Retry.BACK_OFF,
