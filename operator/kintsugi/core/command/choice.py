@@ -78,11 +78,11 @@ class Choice:
 
 
 def choose(spec: DeploymentSpec, pool: Pool, catalog: Catalog | None = None) -> Choice:
-    """What a pool runs; `catalog` None is the one that is shipped."""
+    """What a pool runs; `catalog` None is the one in force."""
     catalog = catalog or in_force()
     model = catalog.model(spec.model.id)
     gpu = catalog.gpu(pool.hardware.gpu) if pool.hardware.gpu else _default_gpu(catalog, model)
-    version = version_of(pool.engine.image or catalog.default_image(model), pool.engine.version)
+    version = version_of(pool.engine.image or catalog.default_image(model, gpu), pool.engine.version)
     extra = extra_arguments(spec, pool, catalog, version)
     tensor, pipeline, data = (_said(pool, extra, flag) for flag in (TENSOR, PIPELINE, DATA))
     nodes = pool.hardware.nodes_per_instance or 1
