@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "backtest": Entry(
         "kintsugi.cli.backtest:backtest", "Replay a history: what would have been done, when and why."
     ),
+    "explain": Entry("kintsugi.cli.explain:explain", "Say why a fleet is as it is, and what would change it."),
     "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
     "simulate-engine": Entry(
         "kintsugi.cli.simulate_engine:simulate_engine",
