@@ -228,7 +228,7 @@ def _pool_view(
         index=index,
         pool=pool,
         choice=choice,
-        image=pool.engine.image or catalog.default_image(choice.model),
+        image=pool.engine.image or catalog.default_image(choice.model, choice.gpu),
         command=engine_command(spec, pool, catalog) if pool.engine.runtime != "Native" else Command(()),
         pod=pod_template(spec, pool, pool_labels(name, pool.name), catalog) if whole else {},
     )

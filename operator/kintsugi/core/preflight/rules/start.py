@@ -124,7 +124,8 @@ def _downloads(view: View) -> Iterator[Said]:
     for pool in view.pools:
         if pool.model is None or (pods < 2 and pool.model.disk_bytes < HUGE_DOWNLOAD):
             continue
-        if downloads(view.spec.model) and pool.gpus and not pool.variable_path("HF_HUB_CACHE"):
+        kept = any(pool.variable_path(name) for name in ("HF_HUB_CACHE", "HF_HOME", "HF_HUB_OFFLINE"))
+        if downloads(view.spec.model) and pool.gpus and not kept:
             size = pool.model.disk_bytes / 1_000_000_000
             yield Said(
                 "spec.model.source" if source else "spec.model.source.pvc",
