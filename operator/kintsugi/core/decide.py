@@ -9,7 +9,7 @@ from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus
 from kintsugi.core.accept import refusals
 from kintsugi.core.attempt import World, orphaned
 from kintsugi.core.children import children
-from kintsugi.core.finding import Finding, InstanceVerdict, Severity, Verdict
+from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.gate import Answer, Question, ask_gates, first_closed
 from kintsugi.core.judged import Judged
 from kintsugi.core.ledger import book, ladder_step, reserve
@@ -173,16 +173,23 @@ class _Healing:
         ]
 
     def _weightiest(self, verdict: InstanceVerdict) -> Finding | None:
-        """The Sick finding to act on: one that only observes hides none that acts, and the surest comes first."""
+        """The Sick finding to act on: one that only observes hides none that acts, one without a remedy
+        none that has one, and the surest comes first."""
         healing = self._snapshot.deployment.spec.healing
         sick = [f for f in verdict.findings if f.severity is Severity.SICK]
         acts = {f.detector: healing.mode_of(f.detector.value) == "Act" for f in sick}
-        return min(sick, key=lambda f: (not acts[f.detector], not f.serves_nothing), default=None)
+        return min(
+            sick,
+            key=lambda f: (not acts[f.detector], f.detector is Detector.DEVICE, not f.serves_nothing),
+            default=None,
+        )
 
     def _consider(self, view: PoolView, instance: Instance, finding: Finding) -> None:
         remedy, attempt, lineage = ladder_step(self._snapshot, instance, finding, self._times)
         if remedy is None:
             text = "every remedy of the ladder was tried on this line, or its next one is not built: a person is asked"
+            if finding.detector is Detector.DEVICE:
+                text = f"{finding.message}: a new pod here may get the same GPU, and moving it to another node is not built yet: a person is asked"
             closed = first_closed(self._ask(view, instance, finding, "", removal=False))
             self._withhold(instance.name, closed or Answer("exhausted", False, text))
             return

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kintsugi.core.detect.collapsed import QueueState
 from kintsugi.core.detect.dead import PodState
+from kintsugi.core.detect.device import DeviceState
 from kintsugi.core.detect.erroring import ErrorState
 from kintsugi.core.detect.fragmented import FragmentationState, WorkerState
 from kintsugi.core.detect.load import LoadState
@@ -48,6 +49,7 @@ class ProcessEvidence:
     load: LoadState = field(default_factory=LoadState)
     errors: ErrorState = field(default_factory=ErrorState)
     queues: QueueState = field(default_factory=QueueState)
+    devices: DeviceState = field(default_factory=DeviceState)
     answered: int = 0
     """Own canaries answered up to the last page."""
 
@@ -96,6 +98,7 @@ class Memory:
             for process in self.processes.values():
                 process.stall.forget()
                 process.queues.forget()
+                process.devices.forget()
         return late
 
     def pod(self, uid: str) -> PodState:

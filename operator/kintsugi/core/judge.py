@@ -15,6 +15,7 @@ from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.collapsed import Queueing, queues_pass
 from kintsugi.core.detect.collapsed_findings import collapsed_findings
 from kintsugi.core.detect.dead import dead_finding, start_finding
+from kintsugi.core.detect.device_findings import device_findings, unknown_devices
 from kintsugi.core.detect.error_findings import error_finding
 from kintsugi.core.detect.erroring import Erring, errors_pass
 from kintsugi.core.detect.load import load_findings
@@ -29,7 +30,7 @@ from kintsugi.core.look import SOURCES, Look, look
 from kintsugi.core.probes import canaries, starved, witnesses
 from kintsugi.core.series import TABLE
 from kintsugi.core.signals import signal_values, user_running
-from kintsugi.core.snapshot import Canary, Snapshot
+from kintsugi.core.snapshot import Canary, Instance, Snapshot
 from kintsugi.core.times import LATE_FLOOR, Times, start_budget
 from kintsugi.core.verdict import name_verdict
 
@@ -194,7 +195,7 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
         findings=tuple(found),
         signals={} if process is None else signal_values(process, mono, times),
         fresh=fresh,
-        missing=() if process is None or not fresh else _missing(process, spec),
+        missing=() if process is None or not fresh else _missing(process, instance, spec),
         running=None if process is None else user_running(process, mono, times),
         page_age=mono - process.sample.mono if process is not None and process.sample is not None else 0.0,
         last_progress_seconds=None if process is None else _last_progress(process, mono),
@@ -225,6 +226,8 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     limit = float(spec.healing.triggers.errors.max_percent)
     failing = error_finding(process.errors, fresh, limit, now)
     found += [failing] if failing is not None else []
+    if process.devices.clocks:
+        found += device_findings(process.devices, instance.node, now, times)
     if process.queues.ranks:
         clocks = process.stall.ranks
         found += collapsed_findings(process.queues, clocks, one.limit, fresh, mono, now, times)
@@ -244,7 +247,7 @@ def _was_ready(one: Look) -> bool:
     return one.process is not None and one.process.ready_at is not None
 
 
-def _missing(process: ProcessEvidence, spec: DeploymentSpec) -> tuple[str, ...]:
+def _missing(process: ProcessEvidence, instance: Instance, spec: DeploymentSpec) -> tuple[str, ...]:
     """Names of the series that a configured trigger needs and the newest page lacks."""
     sample = process.sample
     if sample is None:
@@ -257,7 +260,7 @@ def _missing(process: ProcessEvidence, spec: DeploymentSpec) -> tuple[str, ...]:
     ):
         if sample.total(label) is None:
             names.append(metric)
-    return tuple(names)
+    return (*names, *unknown_devices(instance.devices))
 
 
 def _last_progress(process: ProcessEvidence, mono: float) -> float | None:
@@ -282,6 +285,8 @@ def _cleared(
         cleared.add(Detector.SLOW)
     if process.errors.cleared and Detector.ERRORING not in sick:
         cleared.add(Detector.ERRORING)
+    if process.devices.cleared and Detector.DEVICE not in sick:
+        cleared.add(Detector.DEVICE)
     if process.queues.cleared and Detector.COLLAPSED not in sick:
         cleared.add(Detector.COLLAPSED)
     states = [

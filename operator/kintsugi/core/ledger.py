@@ -25,6 +25,8 @@ RESET_BREAKERS_ANNOTATION: Final = "kintsugi.dev/reset-breakers"
 nothing yet."""
 BUILT_REMEDIES: Final = frozenset({"Recreate"})
 """Rungs that this version can climb. Compact needs a helper in the engine, RecreateElsewhere node avoidance."""
+SAME_NODE_REMEDIES: Final = frozenset({"Compact", "Recreate"})
+"""Rungs that may bring the same GPU back: no cure for a sick one, whose ladder starts at RecreateElsewhere."""
 UID_PART: Final = 8
 KEPT_RECENT: Final = 1000
 
@@ -49,6 +51,8 @@ def ladder_step(
         and snapshot.now - epoch(r.finished_at or r.started_at) <= times.lineage_memory
     ]
     rungs = [rung for rung in snapshot.deployment.spec.healing.ladder if rung != "Compact"]
+    if finding.detector is Detector.DEVICE:
+        rungs = [rung for rung in rungs if rung not in SAME_NODE_REMEDIES]
     remedy = rungs[len(used)] if len(used) < len(rungs) else None
     return (remedy if remedy in BUILT_REMEDIES else None), attempt, lineage
 

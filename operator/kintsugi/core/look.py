@@ -8,6 +8,7 @@ from kintsugi.api.healing import FragmentationTrigger
 from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.collapsed import Beside, hear_asks, see_queue
 from kintsugi.core.detect.dead import PodState, see_pod
+from kintsugi.core.detect.device import see_devices
 from kintsugi.core.detect.erroring import hear as hear_errors
 from kintsugi.core.detect.erroring import see_errors
 from kintsugi.core.detect.load import see_load
@@ -64,6 +65,7 @@ def look(
     hear_canaries(process.stall, mine, read_at, times)
     hear_errors(process.errors, mine)
     hear_asks(process.queues, mine, times)
+    see_devices(process.devices, instance.devices, mono, now, times)
     new_page = False
     if isinstance(instance.scrape, Failed):
         see_failure(process.stall, instance.scrape, times)

@@ -118,6 +118,15 @@ class Termination:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """One device of a pod, as `allocatedResourcesStatus` names it; `health` is Healthy, Unhealthy or Unknown."""
+
+    resource: str
+    id: str
+    health: str
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """One pod that serves, or is about to serve, one copy of the model. Times in epoch seconds."""
 
@@ -165,6 +174,10 @@ class Instance:
     """It is not Ready, and once was: Kubernetes keeps when that changed, whoever looked."""
     host_ipc: bool = False
     """The pod shares the node's /dev/shm."""
+    devices: tuple[Device, ...] | None = ()
+    """Its GPUs; () where it asks for none, None where Kubernetes says nothing about those it has."""
+    image: str = ""
+    """The engine container's image; '' where it is not known."""
 
     @property
     def start_began_at(self) -> float:

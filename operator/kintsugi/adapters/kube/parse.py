@@ -14,7 +14,7 @@ from kintsugi.core.classify.facts import Told
 from kintsugi.core.command.argument import Command
 from kintsugi.core.command.number import whole
 from kintsugi.core.command.read import read_words
-from kintsugi.core.snapshot import CanaryResult, Instance, NodeRoom, ReplicaSet, Scrape, Termination
+from kintsugi.core.snapshot import CanaryResult, Device, Instance, NodeRoom, ReplicaSet, Scrape, Termination
 
 DEFAULT_GRACE_SECONDS = 30.0
 """Kubernetes' own default of `terminationGracePeriodSeconds`."""
@@ -111,6 +111,8 @@ def instance(
         listed=listed,
         served_before=_served_before(status, ready),
         host_ipc=spec.get("hostIPC") is True,
+        devices=_devices(pod, status),
+        image=str(_named(spec.get("containers"), names.ENGINE_CONTAINER).get("image") or ""),
     )
 
 
@@ -203,6 +205,29 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     if toleration.get("operator") == "Exists":
         return toleration.get("key") in (None, "", taint.get("key"))
     return toleration.get("key") == taint.get("key") and toleration.get("value", "") == taint.get("value", "")
+
+
+def _devices(pod: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Device, ...] | None:
+    """The GPUs of all its containers; None where it holds some and nothing is said of them."""
+    found = [
+        Device(str(resource.get("name")), str(each.get("resourceID") or ""), _health(each.get("health")))
+        for container in _list(status.get("containerStatuses"))
+        for resource in _list(container.get("allocatedResourcesStatus"))
+        if _is_gpu(str(resource.get("name") or ""))
+        for each in _list(resource.get("resources"))
+    ]
+    if found:
+        return tuple(found)
+    return None if pod_gpus(pod) else ()
+
+
+def _health(said: object) -> str:
+    return str(said) if said in ("Healthy", "Unhealthy") else "Unknown"
+
+
+def _is_gpu(resource: str) -> bool:
+    """Whole GPUs, parts of one (`nvidia.com/mig-1g.10gb`), and claims named after them (`claim:gpu/…`)."""
+    return "gpu" in resource.lower() or "/mig-" in resource
 
 
 def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[str, str]:

@@ -178,6 +178,10 @@ class FakeCluster(FakeApi):
         """The pod's readiness probe changes its mind."""
         self.world.kubelets.set_ready(self.get("Pod", namespace, name), ready)
 
+    def set_device_health(self, namespace: str, name: str, health: str | None) -> None:
+        """The device plugin calls the pod's first GPU Healthy, Unhealthy or Unknown; None = nothing is reported."""
+        self.world.kubelets.set_device_health(self.get("Pod", namespace, name), health)
+
     def log(self, namespace: str, name: str, *lines: str) -> None:
         """The engine container of a pod prints these lines."""
         self.world.logs.setdefault((namespace, name), []).extend(lines)

@@ -129,6 +129,19 @@ class Kubelets:
         """The readiness probe changes its mind."""
         self._status(pod, lambda held: self._readiness(held, ready))
 
+    def set_device_health(self, pod: Json, health: str | None) -> None:
+        """The device plugin changes its mind about the pod's first GPU; None = this kubelet reports no health at all."""
+
+        def change(held: Json) -> Json:
+            for status in held["status"].get("containerStatuses", ()):
+                if health is None:
+                    status["allocatedResourcesStatus"] = []
+                elif each := status.get("allocatedResourcesStatus"):
+                    each[0]["resources"][0]["health"] = health
+            return held
+
+        self._status(pod, change)
+
     def lost(self, node: str) -> None:
         """Power goes, or the network: nothing is heard of the node from now on."""
         self.down.add(node)
@@ -253,6 +266,7 @@ class Kubelets:
                 self._container(each["name"], before.get(each["name"], {}), state, last, restarted)
                 for each in held["spec"]["containers"]
             ]
+            pods.report_devices(held)
             return self._readiness(held, ready)
 
         self._status(pod, change)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kintsugi.core import names
 from kintsugi.testing.cluster.store import Json
 
 
@@ -47,6 +48,20 @@ def controller(owned: Mapping[str, Any]) -> Json | None:
     """The owner reference with `controller: true`, or None."""
     owners: list[Json] = owned["metadata"].get("ownerReferences") or []
     return next((each for each in owners if each.get("controller")), None)
+
+
+def report_devices(pod: Json, health: str = "Healthy") -> None:
+    """Say in the pod's status how its GPUs are, as the kubelet of Kubernetes 1.36 does; what is said already stands."""
+    wanted = {each["name"]: each.get("resources") or {} for each in pod["spec"]["containers"]}
+    for status in pod["status"].get("containerStatuses", ()):
+        resources = wanted.get(status["name"], {})
+        count = int((resources.get("limits") or resources.get("requests") or {}).get(names.GPU_RESOURCE, 0))
+        if count and "running" in status["state"] and "allocatedResourcesStatus" not in status:
+            held = [
+                {"resourceID": f"GPU-{pod['metadata']['uid'][:8]}-{n}", "health": health}
+                for n in range(count)
+            ]
+            status["allocatedResourcesStatus"] = [{"name": names.GPU_RESOURCE, "resources": held}]
 
 
 def set_condition(pod: Json, kind: str, status: str, at: str, reason: str = "", message: str = "") -> None:
