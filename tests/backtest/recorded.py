@@ -1,6 +1,7 @@
 """Hours of simulated fleets, recorded as `kintsugi record` does it, without waiting for them."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from kintsugi.api.objects import DeepSeekV4Deployment, parse_deployment
 from kintsugi.core import names
@@ -11,10 +12,12 @@ from kintsugi.core.backtest.replay import Replay, Terms, replay
 from kintsugi.core.snapshot import Page
 from kintsugi.ports.engines import Address
 from kintsugi.ports.errors import Unavailable
-from kintsugi.runtime.recording import Recording, Sweep
+from kintsugi.runtime.recording import Recording
+from kintsugi.testing.rehearsal import WARM_SECONDS
 from tests.scenarios.stage import Scene, warm
 
-EVERY = 5.0
+EVERY = 10.0
+"""Seconds between looks: half the cost of 5."""
 HOUR = 3600.0
 Act = Callable[[Scene], None]
 
@@ -34,10 +37,9 @@ class PodProxy:
         raise Unavailable(f"dial tcp: connect: {scrape.why}")
 
 
-async def fleet(replicas: int = 3, **spec: object) -> Scene:
-    """A warm fleet whose operator only observes; it is stopped, so that nobody heals what is recorded."""
-    healing = {"mode": "Observe"}
-    return await warm({"short": replicas}, nodes=replicas + 1, healing=healing, **spec)  # type: ignore[arg-type]
+async def fleet(replicas: int = 3, seconds: float = WARM_SECONDS) -> Scene:
+    """A fleet of one pool, `seconds` old. Its operator is stopped then, so that nobody heals what is recorded."""
+    return await warm({"short": replicas}, nodes=replicas + 1, seconds=seconds, healing={"mode": "Observe"})
 
 
 async def record(
@@ -56,12 +58,24 @@ async def record(
     return "".join(written)
 
 
-def policy(scene: Scene, **spec: object) -> DeepSeekV4Deployment:
-    """The scene's own deployment under other settings: healing acts, unless said otherwise. No status."""
-    raw = dict(scene.cluster.get(names.DEPLOYMENT_KIND, scene.key.namespace, scene.key.name))
-    raw.pop("status", None)
-    raw["spec"] = {**raw["spec"], "healing": {"mode": "Act"}, **spec}
-    return parse_deployment(raw)
+def policy(**healing: Any) -> DeepSeekV4Deployment:
+    """The fleet's deployment, whose healing acts, unless `healing` says otherwise."""
+    return parse_deployment(policy_manifest(**healing))
+
+
+def policy_manifest(**healing: Any) -> dict[str, Any]:
+    """The same as a manifest."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.DEPLOYMENT_KIND,
+        "metadata": {"namespace": "llm", "name": "chat"},
+        "spec": {
+            "model": {"id": "deepseek-ai/DeepSeek-V4-Flash"},
+            "hardware": {"gpusPerInstance": 1},
+            "pools": [{"name": "short"}],
+            "healing": {"mode": "Act", **healing},
+        },
+    }
 
 
 def looks(text: str, deployment: str = "chat", pools: Iterable[str] = ("short",)) -> Iterator[Observed]:
@@ -70,10 +84,27 @@ def looks(text: str, deployment: str = "chat", pools: Iterable[str] = ("short",)
     return completed(map(observed, pages), dict.fromkeys(pools), deployment)
 
 
+def change(pod: str, **behaviour: Any) -> Act:
+    """From now on the engine in `pod` behaves otherwise."""
+    return lambda scene: scene.engines.change(pod, **behaviour)
+
+
+def names_of(scene: Scene) -> list[str]:
+    """Names of the fleet's pods."""
+    return [str(pod["metadata"]["name"]) for pod in scene.pods()]
+
+
+def found(made: Replay) -> list[tuple[str, str]]:
+    """Who was called sick, and of what."""
+    return [(i.instance, i.finding.detector.value) for i in made.timeline.incidents]
+
+
+def done(made: Replay) -> list[tuple[str, str]]:
+    """What would have been done, to whom, in order."""
+    return [(deed.what, deed.instance) for deed in made.deeds]
+
+
 def backtest(text: str, deployment: DeepSeekV4Deployment, every: float = EVERY, infer: bool = True) -> Replay:
     """What the policy makes of the record."""
     terms = Terms(deployment, every, start_seconds=300.0, infer=infer)
     return replay(looks(text), terms, lambda now: None)
-
-
-__all__ = ["Recording", "Sweep", "backtest", "fleet", "looks", "policy", "record"]

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.util.retry import Retry
 
 from kintsugi.core.advisor.saved import SavedPage
 from kintsugi.core.backtest.scraped import Scraped, query
@@ -23,7 +24,8 @@ class PrometheusHistory:
     def __init__(self, url: str, prefix: str = "", token: str = "") -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else None
         self._url = url.rstrip("/")
-        self._server = PrometheusConnect(url=self._url, headers=headers, timeout=TIMEOUT_SECONDS)
+        again = Retry(total=2, backoff_factor=0.5, status_forcelist=[502, 503, 504])
+        self._server = PrometheusConnect(self._url, headers, retry=again, timeout=TIMEOUT_SECONDS)
         self._prefix = prefix
 
     def looks(

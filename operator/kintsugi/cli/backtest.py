@@ -3,7 +3,7 @@
 import heapq
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -115,13 +115,14 @@ def backtest(manifest: Path, sources: tuple[Path, ...], output: str, plot: Path 
         raise click.UsageError("give either --from or --prometheus")
     files = [RecordFile(path) for path in _files(sources)]
     if sources:
-        first = last = 0.0
         looks, source = _recorded(files), ", ".join(str(path) for path in sources)
+        done = _share_of(files)
     else:
         first, last = _bounds(said)
         looks, source = _scraped(policy, said, first, last)
+        done = _share_of_time(first, last)
     try:
-        made = _replayed(policy, looks, said, first, last, source)
+        made = _replayed(policy, looks, said, done, source)
     except (Unusable, SavedInvalid, Ambiguous, PortError, OSError) as error:
         raise Failed(str(error)) from error
     document = report(made, source)
@@ -142,8 +143,7 @@ def _replayed(
     policy: DeepSeekV4Deployment,
     looks: Iterator[SavedPage],
     said: dict[str, Any],
-    first: float,
-    last: float,
+    done: Callable[[float], float],
     source: str,
 ) -> Replay:
     pools = {
@@ -164,13 +164,10 @@ def _replayed(
         free_gpu=said["free_gpu"],
         infer=said["infer"],
     )
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("replaying", total=last - first if last > first else None)
-
-        def watch(now: float) -> None:
-            progress.update(task, completed=now - first if last > first else None)
-
-        return replay(observations, terms, watch)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("replaying", total=1.0)
+        return replay(observations, terms, lambda now: progress.update(task, completed=done(now)))
 
 
 def _observed(
@@ -204,6 +201,15 @@ def _files(sources: tuple[Path, ...]) -> list[Path]:
 
 def _recorded(files: list[RecordFile]) -> Iterator[SavedPage]:
     return heapq.merge(*(file.looks() for file in files), key=lambda look: look.time)
+
+
+def _share_of(files: Sequence[RecordFile]) -> Callable[[float], float]:
+    size = sum(file.path.stat().st_size for file in files) or 1
+    return lambda now: sum(file.read for file in files) / size
+
+
+def _share_of_time(first: float, last: float) -> Callable[[float], float]:
+    return lambda now: (now - first) / (last - first)
 
 
 def _bounds(said: dict[str, Any]) -> tuple[float, float]:

@@ -53,15 +53,15 @@ def show(found: Mapping[str, Any]) -> None:
             for h in found["withheld"]
         ),
     )
-    _table(
-        console,
-        "Suspicions that came to nothing, or that only canaries could decide",
-        ("from", "to", "instance", "finding", "message"),
-        (
+    for kind, title in (
+        ("suspicions", "Suspicions that came to nothing, or that only canaries could decide"),
+        ("advice", "Advice: a replacement would not help"),
+    ):
+        rows = (
             (_day(s["from"]), _time(s["to"]), s["instance"], f"{s['detector']}/{s['reason']}", s["message"])
-            for s in found["suspicions"]
-        ),
-    )
+            for s in found[kind]
+        )
+        _table(console, title, ("from", "to", "instance", "finding", "message"), rows)
     _table(
         console,
         "Of whole pools",

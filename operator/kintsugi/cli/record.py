@@ -133,4 +133,5 @@ def _progress() -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[said]}"),
     )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_looks
 
-CHUNK: Final = 1 << 20
+CHUNK: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -49,6 +49,8 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.cut = False
+        self.read = 0
+        """Bytes read so far."""
 
     def looks(self) -> Iterator[SavedPage]:
         """Every look in it; the last page of a file that ends in the middle is left out. Raises SavedInvalid, OSError."""
@@ -88,11 +90,16 @@ class RecordFile:
         with self.path.open("rb") as file:
             packed = file.read(2) == _GZIP
             file.seek(0)
-            chunks = iter(lambda: file.read(CHUNK), b"")
+            chunks = self._counted(iter(lambda: file.read(CHUNK), b""))
             try:
                 yield from self._unpacked(chunks) if packed else chunks
             except zlib.error as error:
                 raise SavedInvalid(f"{self.path}: is damaged ({error}): record it anew") from error
+
+    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.read += len(chunk)
+            yield chunk
 
     def _unpacked(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Members of a gzip file one after the other, as `cat` joins them."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kintsugi.api.model import format_timestamp
 from kintsugi.core.backtest.replay import Deed, Held, Replay
 from kintsugi.core.backtest.timeline import Doubt, Incident, Track, unresolved
-from kintsugi.core.finding import Evidence
+from kintsugi.core.finding import Evidence, Severity
 from kintsugi.core.moment import moment
 
 WHAT: Final[Mapping[str, str]] = {
@@ -49,6 +49,7 @@ def report(made: Replay, source: str) -> dict[str, Any]:
             if each.candidate
         ],
         "suspicions": [_doubt(each) for each in unresolved(timeline)],
+        "advice": [_doubt(each) for each in timeline.doubts if each.severity is Severity.ADVICE],
         "actions": [_deed(each) for each in made.deeds],
         "withheld": [_held(each) for each in made.held if each.gate not in HOLDING],
         "pools": [

@@ -1,6 +1,6 @@
 """What was said of each instance over time, as spans, and the incidents that they make."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kintsugi.core.finding import Detector, Evidence, Finding, InstanceVerdict, Severity, Verdict
@@ -51,9 +51,10 @@ class Incident:
 
 @dataclass(slots=True)
 class Doubt:
-    """A finding that stayed a suspicion, for as long as it stood."""
+    """A suspicion, or an advice, for as long as it stood."""
 
     instance: str
+    severity: Severity
     detector: str
     reason: str
     message: str
@@ -151,21 +152,31 @@ class Timeline:
 
     def _doubt(self, instance: Instance, said: InstanceVerdict, now: float) -> None:
         for each in said.findings:
-            if each.severity is not Severity.SUSPECT:
+            if each.severity not in (Severity.SUSPECT, Severity.ADVICE):
                 continue
             key = (instance.uid, each.detector.value, each.reason)
             old = self._doubts.get(key)
-            if old is not None and now - old.last <= self._bridge:
+            if old is not None and old.severity is each.severity and now - old.last <= self._bridge:
                 old.last, old.message, old.evidence = now, each.message, each.evidence
                 continue
-            made = Doubt(
-                instance.name, each.detector.value, each.reason, each.message, now, now, each.evidence
+            made = self._doubts[key] = Doubt(
+                instance=instance.name,
+                severity=each.severity,
+                detector=each.detector.value,
+                reason=each.reason,
+                message=each.message,
+                first=now,
+                last=now,
+                evidence=each.evidence,
             )
-            self._doubts[key] = made
             self.doubts.append(made)
 
 
 def unresolved(timeline: Timeline) -> list[Doubt]:
     """Suspicions that never became an incident of the same detector on the same instance."""
     sick = {(i.instance, reason.partition("/")[0]) for i in timeline.incidents for reason in i.reasons}
-    return [replace(d) for d in timeline.doubts if (d.instance, d.detector) not in sick]
+    return [
+        doubt
+        for doubt in timeline.doubts
+        if doubt.severity is Severity.SUSPECT and (doubt.instance, doubt.detector) not in sick
+    ]

@@ -61,8 +61,15 @@ class World:
     released: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     remediations: dict[str, Remediation] = field(default_factory=dict)
+    _written: Mapping[str, str] = field(init=False)
+    """By pool: the revision that the spec asks for, whatever its size."""
     _stand_ins: list[_StandIn] = field(default_factory=list)
     _sizes: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        spec = self.deployment.spec
+        named = {pool.name: revision_of(spec, pool) for pool in spec.pools}
+        self._written = named or {DEFAULT_POOL: revision_of(spec, None)}
 
     def recorded(self, moment: Moment) -> Snapshot:
         """What the judge is given: the instances as they stand in the history."""
@@ -74,11 +81,8 @@ class World:
         """What the decision is given. `recorded` is this pass's own."""
         alive = {i.uid for i in recorded.instances}
         self._clean_up(alive)
-        spec = recorded.deployment.spec
         wanted = _newest_revisions(recorded.instances)
-        written = {pool.name: revision_of(spec, pool) for pool in spec.pools} or {
-            DEFAULT_POOL: revision_of(spec, None)
-        }
+        written = self._written
         seen = [
             self._changed(i, written.get(i.pool) if i.revision == wanted[i.pool] else None)
             for i in recorded.instances
@@ -191,8 +195,8 @@ class World:
             deleting=False,
             restarts=0,
             last_termination=None,
+            annotations={},
             scrape=Failed(Failure.PENDING, "assumed, never recorded", now),
-            canaries=(),
         )
         self._stand_ins.append(_StandIn(fresh, victim.uid, now + self.start_seconds))
 

@@ -1,0 +1,169 @@
+"""A recorded hour with one fault in it: the backtest names that fault, and nothing else."""
+
+import pytest
+
+from kintsugi.core.snapshot import Failure
+from tests.backtest.recorded import backtest, change, done, fleet, found, names_of, policy, record
+
+FAULT_AT = 1500.0
+
+
+async def test_a_hang_is_named_and_nothing_else_is() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[1]
+    text = await record(scene, [(FAULT_AT, change(victim, hung=True))])
+    made = backtest(text, policy())
+    assert found(made) == [(victim, "stall")]
+    assert done(made) == [("Withdraw", victim), ("Release", victim), ("Evict", victim)]
+    (incident,) = made.timeline.incidents
+    assert made.first is not None
+    onset = made.first + FAULT_AT
+    assert 60 <= incident.sick_at - onset <= 90
+    withdrawn, released, _ = (deed.time - onset for deed in made.deeds)
+    assert withdrawn <= 90
+    assert 300 <= released <= 320
+    assert incident.inferred
+    assert incident.ended == "stillSick"
+    assert incident.finding.evidence[0].value >= 60
+    assert [outcome for outcome, _ in made.outcomes.values()] == ["Cured"]
+    assert {doubt.instance for doubt in made.timeline.doubts} <= {victim}
+
+
+async def test_a_slow_engine_is_named_and_nothing_else_is() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    text = await record(scene, [(2000.0, change(victim, slow=3.0))])
+    made = backtest(text, policy())
+    assert found(made) == [(victim, "throughput")]
+    assert {name for _, name in done(made)} == {victim}
+    assert not made.timeline.incidents[0].inferred
+
+
+async def test_fragmentation_is_named_where_the_record_begins_with_the_engine() -> None:
+    scene = await fleet(seconds=120.0)
+    victim = names_of(scene)[2]
+    text = await record(scene, [(FAULT_AT, change(victim, fragmentation=0.5))])
+    assert found(backtest(text, policy())) == [(victim, "fragmentation")]
+
+
+async def test_fragmentation_of_an_engine_whose_youth_was_not_recorded_is_advice() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[2]
+    text = await record(scene, [(600.0, change(victim, fragmentation=0.5))], seconds=2400.0)
+    made = backtest(text, policy())
+    assert found(made) == []
+    assert done(made) == []
+    assert {(d.instance, d.detector, d.severity.name) for d in made.timeline.doubts} == {
+        (victim, "fragmentation", "ADVICE")
+    }
+
+
+async def test_a_healthy_hour_holds_nothing() -> None:
+    text = await record(await fleet())
+    made = backtest(text, policy())
+    assert made.pages == 3 * 360
+    assert (found(made), done(made), made.held, made.timeline.doubts) == ([], [], [], [])
+    assert [len(track.processes) for track in made.timeline.tracks.values()] == [1, 1, 1]
+
+
+async def test_a_pause_that_ends_by_itself_is_a_candidate_for_a_false_positive() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    pause = [(600.0, change(victim, hung=True)), (800.0, change(victim, hung=False))]
+    made = backtest(await record(scene, pause, seconds=1800.0), policy())
+    (incident,) = made.timeline.incidents
+    assert incident.candidate
+    assert done(made) == [("Withdraw", victim), ("Restore", victim)]
+
+
+async def test_without_inferred_canaries_a_stall_stays_a_suspicion() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    text = await record(scene, [(600.0, change(victim, hung=True))], seconds=1800.0)
+    made = backtest(text, policy(), infer=False)
+    assert (found(made), done(made)) == ([], [])
+    assert {(d.instance, d.reason) for d in made.timeline.doubts} == {(victim, "Stalled")}
+    assert made.canaries[scene.uid(victim)] > 2
+
+
+async def test_a_hang_without_work_is_not_imagined() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    text = await record(scene, [(600.0, change(victim, hung=True, running=0.0))], seconds=1800.0)
+    made = backtest(text, policy())
+    assert (found(made), done(made)) == ([], [])
+
+
+async def test_requests_that_go_away_take_their_suspicion_with_them() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    acts = [(600.0, change(victim, hung=True)), (655.0, change(victim, running=0.0))]
+    made = backtest(await record(scene, acts, seconds=1800.0), policy())
+    assert (found(made), done(made)) == ([], [])
+
+
+async def test_a_policy_that_observes_says_what_it_would_have_done() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    text = await record(scene, [(600.0, change(victim, hung=True))], seconds=1500.0)
+    made = backtest(text, policy(mode="Observe"))
+    assert found(made) == [(victim, "stall")]
+    assert done(made) == []
+    assert {(held.instance, held.gate) for held in made.held} == {(victim, "mode")}
+
+
+async def test_two_that_hang_together_are_a_storm_and_none_is_removed() -> None:
+    scene = await fleet(replicas=4)
+    one, other = names_of(scene)[:2]
+    acts = [(600.0, change(one, hung=True)), (620.0, change(other, hung=True))]
+    made = backtest(await record(scene, acts, seconds=1800.0), policy())
+    assert {name for name, _ in found(made)} == {one, other}
+    assert not {what for what, _ in done(made)} & {"Release", "Evict"}
+    assert "storm" in {held.gate for held in made.held}
+
+
+@pytest.mark.parametrize("failure", [Failure.SILENT, Failure.REFUSED, Failure.CONNECT_TIMEOUT])
+async def test_pages_that_can_not_be_read_lead_to_nothing(failure: Failure) -> None:
+    scene = await fleet()
+    acts = [(300.0, change(name, failure=failure)) for name in names_of(scene)]
+    made = backtest(await record(scene, acts, seconds=1500.0), policy())
+    assert (found(made), done(made)) == ([], [])
+    assert made.data["MetricsUnavailable"] > 100
+
+
+async def test_a_record_with_holes_leads_to_nothing() -> None:
+    scene = await fleet()
+    text = await record(scene, [(600.0, change(names_of(scene)[0], hung=True))], seconds=900.0)
+    pages = text.split("# kintsugi-page")
+    kept = [page for index, page in enumerate(pages) if index < 2 or index // 3 % 4 == 0]
+    made = backtest("# kintsugi-page".join(kept), policy(), every=30.0)
+    assert (found(made), done(made)) == ([], [])
+
+
+async def test_a_pod_that_was_replaced_in_the_history_is_followed_by_its_replacement() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    uid = scene.uid(victim)
+    acts = [
+        (600.0, change(victim, hung=True)),
+        (1200.0, lambda scene: scene.cluster.remove("Pod", "llm", victim)),
+    ]
+    made = backtest(await record(scene, acts, seconds=3000.0), policy())
+    assert found(made) == [(victim, "stall")]
+    assert made.timeline.incidents[0].ended == "gone"
+    assert len(made.timeline.tracks) == 4
+    assert [name for _, name in done(made)] == [victim] * 3
+    assert made.timeline.tracks[uid].spans[-1].verdict.value in ("Sick", "Unknown")
+
+
+async def test_a_process_that_ends_is_followed_by_its_next_one() -> None:
+    scene = await fleet()
+    victim = names_of(scene)[0]
+    acts = [
+        (600.0, lambda scene: scene.cluster.exit_container("llm", victim, exit_code=137, reason="OOMKilled"))
+    ]
+    made = backtest(await record(scene, acts, seconds=1800.0), policy())
+    assert (found(made), done(made)) == ([], [])
+    track = made.timeline.tracks[scene.uid(victim)]
+    assert len(track.processes) == 2
+    assert "Starting" in {span.verdict.value for span in track.spans}
