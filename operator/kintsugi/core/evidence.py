@@ -8,12 +8,15 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kintsugi.core.detect.cache_hit import CacheState
 from kintsugi.core.detect.collapsed import QueueState
 from kintsugi.core.detect.dead import PodState
 from kintsugi.core.detect.device import DeviceState
+from kintsugi.core.detect.diverging import DivergeState
 from kintsugi.core.detect.erroring import ErrorState
 from kintsugi.core.detect.fragmented import FragmentationState, WorkerState
 from kintsugi.core.detect.load import LoadState
+from kintsugi.core.detect.preempting import PreemptState
 from kintsugi.core.detect.slow import SlowMemory, SlowState
 from kintsugi.core.detect.stalled import StallState
 from kintsugi.core.page import PageReader
@@ -50,6 +53,9 @@ class ProcessEvidence:
     errors: ErrorState = field(default_factory=ErrorState)
     queues: QueueState = field(default_factory=QueueState)
     devices: DeviceState = field(default_factory=DeviceState)
+    cache: CacheState = field(default_factory=CacheState)
+    preempting: PreemptState = field(default_factory=PreemptState)
+    diverging: DivergeState = field(default_factory=DivergeState)
     answered: int = 0
     """Own canaries answered up to the last page."""
 

@@ -12,13 +12,16 @@ from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.data_state import data_state
 from kintsugi.core.detect import fragmented
+from kintsugi.core.detect.cache_hit import cache_finding
 from kintsugi.core.detect.collapsed import Queueing, queues_pass
 from kintsugi.core.detect.collapsed_findings import collapsed_findings
 from kintsugi.core.detect.dead import dead_finding, start_finding
 from kintsugi.core.detect.device_findings import device_findings, unknown_devices
+from kintsugi.core.detect.diverging import diverge_findings
 from kintsugi.core.detect.error_findings import error_finding
 from kintsugi.core.detect.erroring import Erring, errors_pass
 from kintsugi.core.detect.load import load_findings
+from kintsugi.core.detect.preempting import preempt_finding
 from kintsugi.core.detect.slow import Entry, slow_pass
 from kintsugi.core.detect.slow_findings import pool_slow, slow_findings
 from kintsugi.core.detect.stall_findings import Reach, silent_finding
@@ -28,6 +31,7 @@ from kintsugi.core.evidence import Memory, ProcessEvidence
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
 from kintsugi.core.look import SOURCES, Look, look
 from kintsugi.core.probes import canaries, starved, witnesses
+from kintsugi.core.sample import Sample
 from kintsugi.core.series import TABLE
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Instance, Snapshot
@@ -79,10 +83,9 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     """The verdicts on all instances of `snapshot`. `times` from `effective_times`; `memory` is moved on and returned."""
     spec, mono, now = snapshot.deployment.spec, snapshot.mono, snapshot.now
     late = memory.begin(mono, snapshot.late_by, times, snapshot.instances)
-    trigger = spec.healing.triggers.fragmentation
     reserved = _reserved(snapshot)
     looks = [
-        look(i, mono, now, times, memory, trigger, (i.uid, i.started_at) in reserved)
+        look(i, mono, now, times, memory, spec.healing.triggers, (i.uid, i.started_at) in reserved)
         for i in snapshot.instances
     ]
     up = [one for one in looks if _was_ready(one)]
@@ -234,7 +237,24 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     found += slow_findings(process.slow, siblings.by_pool[instance.pool], now, times)
     if fresh and process.sample is not None:
         found += load_findings(process.load, process.sample, process.missing_ranks, now, times)
+        found += _advice(process, process.sample, spec, now, times)
     return found
+
+
+def _advice(
+    process: ProcessEvidence, sample: Sample, spec: DeploymentSpec, now: float, times: Times
+) -> list[Finding]:
+    """What is to be said of cache, preemptions and ranks; most instances have nothing of it."""
+    triggers = spec.healing.triggers
+    found: list[Finding | None] = []
+    if process.cache.below_since is not None:
+        found.append(cache_finding(process.cache, float(triggers.cache_hit_rate.min_percent)))
+    if process.preempting.over_since is not None:
+        most, full = triggers.preemptions.max_per_second, process.load.saturated(times)
+        found.append(preempt_finding(process.preempting, sample, full, most))
+    if process.diverging.apart:
+        found += diverge_findings(process.diverging, now, times)
+    return [finding for finding in found if finding is not None]
 
 
 def _recent(process: ProcessEvidence, mono: float, times: Times) -> bool:

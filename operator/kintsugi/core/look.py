@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kintsugi.api.healing import FragmentationTrigger
+from kintsugi.api.healing import FragmentationTrigger, Triggers
 from kintsugi.core.detect import fragmented
+from kintsugi.core.detect.cache_hit import see_cache
 from kintsugi.core.detect.collapsed import Beside, hear_asks, see_queue
 from kintsugi.core.detect.dead import PodState, see_pod
 from kintsugi.core.detect.device import see_devices
+from kintsugi.core.detect.diverging import see_ranks
 from kintsugi.core.detect.erroring import hear as hear_errors
 from kintsugi.core.detect.erroring import see_errors
 from kintsugi.core.detect.load import see_load
+from kintsugi.core.detect.preempting import see_preemptions
 from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, limits, see_failure, see_sample
 from kintsugi.core.evidence import Memory, ProcessEvidence, take_page
 from kintsugi.core.sample import Sample
@@ -47,7 +50,7 @@ def look(
     now: float,
     times: Times,
     memory: Memory,
-    trigger: FragmentationTrigger,
+    triggers: Triggers,
     proven: bool = False,
 ) -> Look:
     """Move the evidence on one instance. `mono` and `now` are the pass's times.
@@ -76,7 +79,8 @@ def look(
     if new_page and process.sample is not None:
         _take_sample(process, process.sample, instance, times, limit, now)
         _see_queues(process, process.sample, instance, times, memory, now)
-    _see_fragmentation(process, mono, now, times, trigger, new_page, proven)
+        _see_advice(process, process.sample, triggers, times, now)
+    _see_fragmentation(process, mono, now, times, triggers.fragmentation, new_page, proven)
     return Look(instance, pod, process, limit, new_page)
 
 
@@ -115,6 +119,19 @@ def _see_queues(
         now=now,
     )
     see_queue(process.queues, process.before, sample, beside)
+
+
+def _see_advice(
+    process: ProcessEvidence, sample: Sample, triggers: Triggers, times: Times, now: float
+) -> None:
+    """What no restart cures, and what a person should know."""
+    see_preemptions(process.preempting, sample, triggers.preemptions.max_per_second, times, now)
+    if process.age(sample.mono) < times.warm_up or process.stall.sleeping:
+        process.diverging.forget()
+        return
+    see_cache(process.cache, sample, float(triggers.cache_hit_rate.min_percent), times, now)
+    if len(sample.ranks) > 1:
+        see_ranks(process.diverging, process.before, sample, times, now)
 
 
 def _see_fragmentation(

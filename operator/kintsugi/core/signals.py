@@ -3,10 +3,11 @@
 import math
 from typing import Final
 
+from kintsugi.core.detect.cache_hit import ENOUGH_TOKENS
 from kintsugi.core.evidence import ProcessEvidence
 from kintsugi.core.times import Times
 
-HIT_RATE_TOKENS: Final = 10_000.0
+HIT_RATE_TOKENS: Final = ENOUGH_TOKENS
 """Looked-up prompt tokens since its start below which a process has no hit rate yet (it is warming)."""
 
 

@@ -42,9 +42,9 @@ class Worker:
         rank.itl_count += round(steps * batch)
         rank.itl_sum += steps * batch * step
         rank.generation += steps * batch * self.acceptance
-        rank.prompt += steps * prefill * 3
-        rank.hits += steps * prefill * 2
-        rank.queries += steps * prefill * 3
+        rank.prompt += steps * prefill * 10
+        rank.hits += steps * prefill * 9
+        rank.queries += steps * prefill * 10
         rank.first_tokens += max(1, round(steps * prefill / 500))
 
 

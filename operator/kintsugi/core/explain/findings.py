@@ -110,11 +110,34 @@ _OWN: Final[Mapping[str, FindingWords]] = {
     "StarvedEverywhere": FindingWords("its siblings' queues stand as well", _ADVICE),
     "StarvedUnknown": FindingWords("its queue stood when it was last read", _BLIND),
     # devices
-    "DeviceUnhealthy": FindingWords("the device plugin calls a GPU of it unhealthy", _SICK),
+    "DeviceUnhealthy": FindingWords(
+        "the device plugin calls a GPU of it unhealthy",
+        "a person is asked: a new pod on that node may get the same GPU, and this version can't choose another node yet",
+    ),
     "DeviceSuspected": FindingWords(
         "the device plugin calls a GPU of it unhealthy, for a short time yet", _LASTS
     ),
     "DeviceUnknown": FindingWords("a GPU of it was unhealthy, and its health can't be read now", _BLIND),
+    # advice on cache, preemptions and ranks
+    "LowCacheHit": FindingWords(
+        "few prompt tokens are found in its prefix cache",
+        f"{_ADVICE}; send prompts with the same beginning to it",
+    ),
+    "Preempting": FindingWords(
+        "requests are pushed out of its KV cache and computed again",
+        f"{_ADVICE}; shed load, add replicas or lower maxNumSeqs",
+    ),
+    "Overloaded": FindingWords(
+        "requests are pushed out of its KV cache while others queue",
+        f"{_ADVICE}; shed load, add replicas or lower maxNumSeqs",
+    ),
+    "RankLags": FindingWords(
+        "one of its ranks has work and makes far fewer steps than its sisters",
+        "nothing by itself: a person looks at that rank's GPU; a rank that makes no step at all is stalled",
+    ),
+    "RankDiverges": FindingWords(
+        "one of its ranks has far more or far less work than its sisters, and not just for a while", _ADVICE
+    ),
     # load
     "Saturated": FindingWords(
         "a queue stands and the engine is full", f"{_ADVICE}; add replicas or shed load"
