@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         "kintsugi.cli.backtest:backtest", "Replay a history: what would have been done, when and why."
     ),
     "explain": Entry("kintsugi.cli.explain:explain", "Say why a fleet is as it is, and what would change it."),
+    "diagnose": Entry("kintsugi.cli.diagnose:diagnose", "Walk the troubleshooting list, with evidence and cure."),
     "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
     "simulate-engine": Entry(
         "kintsugi.cli.simulate_engine:simulate_engine",

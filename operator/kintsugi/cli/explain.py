@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +63,7 @@ def explain(
     """
     now: datetime | None = None
     if source is not None:
-        cases = cases_in(source, deployment, namespace)
+        cases = [case for case, _ in objects_in(source, deployment, namespace)]
     else:
         now = moment(SystemClock().now())
         cases = asyncio.run(_from_cluster(deployment, instance, namespace, kubeconfig, context))
@@ -90,8 +90,8 @@ def _nobody(instance: str, cases: list[Case]) -> str:
     return f"nothing is known of an instance {instance}, neither now nor in the Remediations read: {there}"
 
 
-def cases_in(source: Path, deployment: str | None, namespace: str | None) -> list[Case]:
-    """The deployments in a file of saved objects, with the records beside them. Raises Unusable."""
+def objects_in(source: Path, deployment: str | None, namespace: str | None) -> list[tuple[Case, Json]]:
+    """The deployments in a file of saved objects, with the records beside them and as written. Raises Unusable."""
     try:
         found = [each.raw for each in documents(source.read_text(encoding="utf-8-sig"))]
     except (OSError, UnicodeDecodeError, Unreadable) as error:
@@ -99,7 +99,7 @@ def cases_in(source: Path, deployment: str | None, namespace: str | None) -> lis
     objects = [raw for raw in found if isinstance(raw, dict)]
     records = [raw for raw in objects if raw.get("kind") == REMEDIATION_KIND]
     events = [raw for raw in objects if raw.get("kind") == "Event"]
-    cases = []
+    cases: list[tuple[Case, Json]] = []
     for raw in objects:
         if raw.get("kind") != DEPLOYMENT_KIND:
             continue
@@ -109,7 +109,7 @@ def cases_in(source: Path, deployment: str | None, namespace: str | None) -> lis
                 r for r in records if _part(r, "spec").get("deployment") == name and _identity(r)[1] == space
             ]
             near = [e for e in events if _identity(e)[1] == space]
-            cases.append(case_of(raw, mine, near))
+            cases.append((case_of(raw, mine, near), raw))
     if not cases:
         who = f"DeepSeekV4Deployment {deployment}" if deployment else "DeepSeekV4Deployment"
         raise Unusable(f"{source}: there is no {who} in it")
@@ -141,7 +141,7 @@ async def _from_cluster(
     cluster = KubeCluster(client, SystemClock().now, (namespace,) if namespace else ())
     try:
         found = [raw for raw in await cluster.list_deployments() if deployment in (None, _identity(raw)[0])]
-        cases = [await _case(cluster, raw, instance) for raw in found]
+        cases = [await read_case(cluster, raw, instance) for raw in found]
     except (PortError, OSError) as error:
         raise Unusable(str(error)) from error
     finally:
@@ -152,11 +152,12 @@ async def _from_cluster(
     return cases
 
 
-async def _case(cluster: KubeCluster, raw: Json, instance: str | None) -> Case:
-    """A deployment with its records; what may not be read is named, and takes nothing else away."""
+async def read_case(cluster: KubeCluster, raw: Json, instance: str | None, known: Sequence[str] = ()) -> Case:
+    """A deployment with its records; what may not be read is named after what is `known` to be missing, and takes nothing
+    else away."""
     name, space = _identity(raw)
     key = Key(str(space or ""), str(name or ""))
-    troubles: list[str] = []
+    troubles: list[str] = [*known]
     records: list[Any] = []
     events: list[Any] = []
     try:
