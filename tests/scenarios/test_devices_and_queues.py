@@ -76,3 +76,17 @@ async def test_s17_a_queue_that_every_engine_has_removes_nobody() -> None:
         scene.engines.change(name, running=1.0, waiting=20.0, kv_usage=0.05, answer_seconds=10_000.0)
     await scene.run(1800)
     assert scene.removals() == []
+
+
+async def test_a_storm_names_the_node_that_its_victims_share() -> None:
+    scene = await warm({"short": 6}, then=5, nodes=3, gpus=2)
+    node = scene.node(scene.names_of("short")[0])
+    victims = [name for name in scene.names_of("short") if scene.node(name) == node]
+    assert len(victims) == 2
+    for name in victims:
+        scene.engines.change(name, hung=True)
+    await scene.run(150)
+    assert scene.condition("HealingAllowed") == ("False", "Storm")
+    (said,) = [each for each in scene.status.conditions if each.type == "HealingAllowed"]
+    assert f"In common: stall on 2 of 6 instances: 2 of 2 on node {node}, 0 of 4 elsewhere" in said.message
+    assert scene.removals() == []

@@ -13,6 +13,7 @@ from kintsugi.core.failing import Failing, failing_starts
 from kintsugi.core.judged import Judged
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.rollout import Course
+from kintsugi.core.shared_cause import shared_cause
 from kintsugi.core.snapshot import Snapshot
 
 GOOD_WHEN: Final = {
@@ -165,7 +166,7 @@ def _healing_allowed(state: State) -> Said:
         where = f"pool {storm.pool}" if storm.pool else "all instances of this operator"
         if storm.state == "Open":
             text = f"{len(storm.sick)} instances of {where} fell sick together: a shared cause is likely, nothing is removed"
-            return "False", "Storm", text
+            return "False", "Storm", f"{text}{_in_common(state, storm.pool)}"
     if state.remediations.breakers:
         first = state.remediations.breakers[0]
         return "False", "BreakerOpen", f"pool {first.pool}: {first.message}"
@@ -175,6 +176,13 @@ def _healing_allowed(state: State) -> Said:
         mode = state.snapshot.deployment.spec.healing.mode
         return "False", f"Mode{mode}", f"mode {mode}: findings are shown, nothing is removed"
     return "True", "Ready", ""
+
+
+def _in_common(state: State, pool: str) -> str:
+    """What the sick of a storm have in common, as far as this deployment shows it; '' where nothing is seen."""
+    instances = [i for i in state.snapshot.instances if pool in ("", i.pool)]
+    cause = shared_cause(state.judged.verdicts, instances)
+    return f". In common: {cause}" if cause else ""
 
 
 def _degraded(state: State) -> Said:
