@@ -174,6 +174,15 @@ def test_a_healthy_status_answers_what_it_can_and_no_more() -> None:
     assert steps(raw)["stalled"]["state"] == "unknown"
 
 
+def test_memory_that_nobody_measures_is_not_called_whole() -> None:
+    raw = healthy()
+    said = "not exported, so not judged: kintsugi_gpu_memory_fragmentation_ratio"
+    raw["status"]["conditions"] = [condition("DataFresh", "True", "SeriesMissing", said)]
+    assert steps(raw)["gpu-memory"]["state"] == "unknown"
+    raw["status"]["conditions"] = [condition("DataFresh", "True", "SeriesMissing", "health of GPUs")]
+    assert steps(raw)["gpu-memory"]["state"] == "ok"
+
+
 def test_a_pool_of_one_is_not_called_fast() -> None:
     raw = healthy()
     raw["status"]["instances"] = [instance("chat-a", "Healthy", "Progressing")]

@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kintsugi.api.remediation import RemediationSpec, RemediationStatus
-from kintsugi.api.status import DeploymentStatus
+from kintsugi.api.status import DeploymentStatus, SignalValues
 from kintsugi.api.structural import structural
 from kintsugi.core.explain.case import case_of
 from kintsugi.core.explain.fleet import explained
 from kintsugi.core.explain.text import age, lines
+from kintsugi.core.explain.watched import TRIGGER_WORDS
 from tests.unit.api.generated import Maximal, objects
 from tests.unit.explain.fleets import (
     NOON,
@@ -139,6 +140,37 @@ def test_how_attempts_for_a_trigger_ended_is_counted_once_each() -> None:
     raw = sick(recent=[recent, {**recent, "id": "u-2", "outcome": "Cancelled"}])
     stall = next(t for t in report(raw, remediations=[record])["watched"] if t["trigger"] == "stall")
     assert stall["record"] == {"attempts": 2, "cured": 1, "notCured": 0, "cancelled": 1, "other": 0}
+
+
+def test_a_trigger_whose_series_is_not_exported_is_called_blind() -> None:
+    raw = healthy()
+    missing = "not exported, so not judged: kintsugi_gpu_memory_fragmentation_ratio"
+    raw["status"]["conditions"] = [condition("DataFresh", "True", "SeriesMissing", missing)]
+    blind = {each["trigger"]: each["blind"] for each in report(raw)["watched"]}
+    assert "kintsugi_gpu_memory_fragmentation_ratio" in blind["fragmentation"]
+    assert blind["throughput"] == ""
+    assert "BLIND: not judged" in text(raw)
+
+
+def test_a_trigger_that_only_observes_says_how_to_come_to_trust_it() -> None:
+    raw = healthy()
+    raw["spec"]["healing"] = {"mode": "Observe"}
+    said = text(raw)
+    assert "to trust it before it acts: " in said
+    assert (
+        'max by (pool) (quantile_over_time(0.99, kintsugi_instance_signal{fleet="llm/chat",signal="lost_percent"}[7d]))'
+        in said
+    )
+
+
+def test_every_signal_in_a_query_is_one_that_the_operator_exports() -> None:
+    named = {words.signal for words in TRIGGER_WORDS.values()} - {""}
+    assert named <= set(SignalValues.model_fields)
+
+
+def test_a_trigger_that_never_acts_is_not_said_to_act() -> None:
+    effects = {each["trigger"]: each["effect"] for each in report(healthy())["watched"]}
+    assert "acts" not in {effects["rankDivergence"], effects["deviceHealth"], effects["preemptions"]}
 
 
 def test_an_older_spec_is_said_to_be_older() -> None:

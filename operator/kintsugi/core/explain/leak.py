@@ -9,6 +9,7 @@ from kintsugi.core.explain.scene import Question, Scene, Step, named, worst
 from kintsugi.core.explain.watched import BUILT
 from kintsugi.core.look import TELEMETRY_AGE
 from kintsugi.core.series import Signal
+from kintsugi_engine import contract
 
 IDLE_KV: Final = 2.0
 """Percent of KV blocks in use without a request from which on somebody still holds them. Assumed: cached blocks that
@@ -68,7 +69,9 @@ def _gpu_memory(scene: Scene) -> Step:
     if high is not None:
         said = f"at most {high[1]:.0f} % fragmented ({high[0]}), the line is {limit:.0f} %"
         return GPU_MEMORY.suspect(said, numbers) if high[1] > limit else GPU_MEMORY.ok(said, numbers)
-    if scene.condition("DataFresh")[:2] == ("True", "AllRead") and scene.judged() and not scene.unseen():
+    fresh, reason, message = scene.condition("DataFresh")
+    exported = reason in ("AllRead", "SeriesMissing") and contract.GPU_FRAGMENTATION not in message
+    if fresh == "True" and exported and scene.judged() and not scene.unseen():
         said = f"the operator reads it on {len(scene.judged())} instances, and finds none above {limit:.0f} %"
         return GPU_MEMORY.ok(said, numbers)
     return GPU_MEMORY.unknown("no page shows how fragmented the memory is", numbers)

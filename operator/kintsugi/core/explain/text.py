@@ -163,8 +163,12 @@ def _watched(report: Json) -> Iterator[str]:
         now, record = each["now"], each["record"]
         line = f"  {each['trigger']:<17} {each['effect']}"
         yield line if not each["built"] else f"{line}: {each['watches']}; {each['figures']}"
+        if each["blind"]:
+            yield f"  {'':<17} BLIND: {each['blind']}"
         if each["built"] and not each["adviceOnly"] and each["mode"] != "Act":
             yield f"  {'':<17} to trust it before it acts: {each['proof']}"
+            if each["query"]:
+                yield f"  {'':<17} how near to the line healthy weeks come: {each['query']}"
         if now["sick"] or now["suspect"]:
             held = f", {now['heldBackByMode']} held back by its mode" if now["heldBackByMode"] else ""
             yield f"  {'':<17} now: {now['sick']} sick, {now['suspect']} suspect{held}"

@@ -5,9 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args
 
+from kintsugi.api.condition import find_condition
 from kintsugi.api.healing import ADVICE_ONLY, HealingSpec, Trigger, Triggers
 from kintsugi.core.explain.case import Case
 from kintsugi.core.finding import Detector
+from kintsugi.core.look import SOURCES
+from kintsugi.core.series import TABLE
 
 Json: TypeAlias = dict[str, Any]
 
@@ -19,6 +22,10 @@ class TriggerWords:
     watches: str
     figures: Callable[[Triggers], str]
     proof: str
+    signal: str = ""
+    """The operator's own metric that shows how near to the line healthy instances come; '' where there is none."""
+    needs: tuple[str, ...] = ()
+    """What DataFresh calls the series that it can't do without."""
 
 
 def _stall(t: Triggers) -> str:
@@ -39,6 +46,8 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
         "work, and no engine step; canaries unanswered",
         _stall,
         "three canaries of one token each stay unanswered, and no step counter moves; one step or one answer ends it",
+        signal="flat_seconds",
+        needs=("vllm:iteration_tokens_total",),
     ),
     "fragmentation": TriggerWords(
         "memory that is free but in pieces",
@@ -47,17 +56,21 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
             f"({', '.join(t.fragmentation.sources)})"
         ),
         "more than half of a whole window above the line, in a process that began at least 5 points below it",
+        signal="fragmentation_percent",
     ),
     "throughput": TriggerWords(
         "steps longer than what they hold explains",
         lambda t: f"{t.throughput.drop_percent} % of the step rate lost for {t.throughput.for_seconds} s",
         "a whole window over the line, against its own past and against siblings alike, and two clocks that agree; the "
         "figure is lostPercent in status.instances[].signals, which healthy weeks keep far below the line",
+        signal="lost_percent",
+        needs=("vllm:inter_token_latency_seconds", "vllm:iteration_tokens_total"),
     ),
     "errors": TriggerWords(
         "requests that fail here and not in siblings",
         lambda t: f"more than {t.errors.max_percent} % fail",
         "99 % confidence over at least 20 requests, then a round of 20 canaries that fails here and not in siblings",
+        signal="error_percent",
     ),
     "corruptedOutput": TriggerWords(
         "wrong answers to known probes",
@@ -68,11 +81,13 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
         "host memory that grows towards its limit",
         lambda t: f"reaches it within {t.memory_growth.horizon_seconds} s",
         "a trend over hours, and a forecast within the horizon",
+        signal="memory_percent",
     ),
     "deviceHealth": TriggerWords(
         "a GPU that its device plugin calls unhealthy",
         lambda t: f"for {t.device_health.for_seconds} s",
         "the device plugin's word, not ours",
+        needs=("allocatedResourcesStatus", "health of "),
     ),
     "starvedAdmission": TriggerWords(
         "a queue that stands while memory and slots are free",
@@ -88,21 +103,33 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
         "few prompt tokens found in the prefix cache",
         lambda t: f"below {t.cache_hit_rate.min_percent} %",
         "it never acts",
+        signal="cache_hit_percent",
     ),
     "preemptions": TriggerWords(
         "requests pushed out of the KV cache",
         lambda t: f"above {t.preemptions.max_per_second:g} a second",
         "it never acts",
+        signal="preemptions_per_second",
     ),
     "gpuUtilization": TriggerWords(
         "GPU use outside a band",
         lambda t: f"outside {t.gpu_utilization.min_percent} to {t.gpu_utilization.max_percent} %",
         "it never acts",
+        signal="gpu_utilization_percent",
     ),
 }
 """By trigger, surest first; advice last."""
 
 BUILT: Final = frozenset(detector.value for detector in Detector)
+
+NEVER_ACTS: Final[Mapping[str, str]] = {
+    "rankDivergence": "advice only in this version, whatever its mode: a person looks at that rank",
+    "deviceHealth": "shows what it finds; in this version nothing is replaced for it, since a new pod may get the same GPU",
+}
+"""Triggers whose findings lead to no replacement though their mode may say Act (`detect.diverging`,
+`ledger.SAME_NODE_REMEDIES`)."""
+TRUST_WINDOW: Final = "7d"
+"""A week holds the usual ups and downs of traffic. Assumed."""
 
 
 def watched(case: Case) -> list[Json]:
@@ -128,6 +155,8 @@ def _trigger(case: Case, healing: HealingSpec, name: str) -> Json:
         "figures": words.figures(healing.triggers),
         "proof": words.proof,
         "effect": _effect(name, mode, built),
+        "blind": _blind(case, name) if built else "",
+        "query": _query(case, words) if built else "",
         "now": {
             "sick": len(sick),
             "suspect": len({one.name for one, each in now if each.severity.upper() == "SUSPECT"}),
@@ -140,11 +169,41 @@ def _trigger(case: Case, healing: HealingSpec, name: str) -> Json:
 def _effect(name: str, mode: str, built: bool) -> str:
     if not built:
         return "not built in this version: nothing is found by it"
+    if name in NEVER_ACTS:
+        return NEVER_ACTS[name]
     if name in ADVICE_ONLY:
         return "advice only: a new instance would not cure it"
     return {"Act": "acts", "Recommend": "recommends, and waits for a person"}.get(
         mode, "observes: shows what it finds"
     )
+
+
+def _blind(case: Case, name: str) -> str:
+    """Which series it lacks, as the condition DataFresh says; '' where none is named."""
+    needs = _needs(case, name)
+    fresh = find_condition(case.status.conditions, "DataFresh")
+    if fresh is None or fresh.status != "True" or not needs:
+        return ""
+    lacking = [each.strip() for each in needs if each in fresh.message]
+    return f"not judged, since {', '.join(lacking)} is not exported" if lacking else ""
+
+
+def _needs(case: Case, name: str) -> tuple[str, ...]:
+    if name != "fragmentation" or case.spec is None:
+        return TRIGGER_WORDS[name].needs
+    sources = case.spec.healing.triggers.fragmentation.sources
+    return tuple(TABLE[SOURCES[source]].names[0].metric for source in sources)
+
+
+def _query(case: Case, words: TriggerWords) -> str:
+    """PromQL over the operator's own metrics: what the signal reached on each pool's worst instance, 1 % of the time left
+    out. A signal that falls when things go wrong is looked at from below."""
+    if not words.signal:
+        return ""
+    quantile = 0.01 if words.signal == "cache_hit_percent" else 0.99
+    fold = "min" if words.signal == "cache_hit_percent" else "max"
+    series = f'kintsugi_instance_signal{{fleet="{case.full_name}",signal="{words.signal}"}}'
+    return f"{fold} by (pool) (quantile_over_time({quantile}, {series}[{TRUST_WINDOW}]))"
 
 
 def _record(case: Case, name: str) -> Json:
