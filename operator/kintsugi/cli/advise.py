@@ -16,13 +16,14 @@ from kintsugi.adapters.kube.podpages import PodPages
 from kintsugi.api.objects import SpecInvalid, parse_deployment
 from kintsugi.cli.advise_table import show
 from kintsugi.cli.manifests import Unreadable, documents
+from kintsugi.cli.recordfile import RecordFile
 from kintsugi.core.advisor.advice import Missing
 from kintsugi.core.advisor.advise import Advice
 from kintsugi.core.advisor.advise import advise as advice_on
 from kintsugi.core.advisor.inforce import settings_of
 from kintsugi.core.advisor.look import traffic_reader
 from kintsugi.core.advisor.report import report
-from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_head, saved_pages
+from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_head
 from kintsugi.core.advisor.settings import PoolSettings, unstated
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
 from kintsugi.core.names import DEPLOYMENT_KIND
@@ -187,8 +188,7 @@ def _from_files(source: Path, manifest: Path | None, window: float | None) -> di
 def _pages(source: Path) -> Iterator[SavedPage]:
     files = sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]
     for path in files:
-        with path.open(encoding="utf-8") as lines:
-            yield from saved_pages(lines, str(path))
+        yield from (look for look in RecordFile(path).looks() if "failed" not in look.facts)
 
 
 def _settings(

@@ -73,7 +73,6 @@ class RecordFile:
         except UnicodeDecodeError as error:
             raise SavedInvalid(f"{self.path}: is no text and no gzip file: {error.reason}") from error
         if rest:
-            self.cut = True
             yield rest
 
     def _pieces(self) -> Iterator[str]:

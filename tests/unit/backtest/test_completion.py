@@ -18,9 +18,7 @@ def run(*looks: Observed) -> list[Observed]:
 
 
 def bare(time: float, text: str | None) -> Observed:
-    return look(
-        time, text=text, assumed=True, started_at=None, ready=False, ready_since=None, pool="", **facts
-    )
+    return look(time, text=text, assumed=True, started_at=None, ready=False, ready_since=None, pool="")
 
 
 def test_a_young_process_is_ready_since_its_first_page() -> None:
