@@ -20,6 +20,7 @@ from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traf
 from kintsugi.core.explain.diagnosis import LISTS, diagnosed
 from kintsugi.core.explain.diagnosis_text import diagnosis_lines
 from kintsugi.core.explain.scene import Scene
+from kintsugi.core.explain.text import printable
 from kintsugi.core.snapshot import Key, Page
 from kintsugi.ports.errors import Forbidden, PortError
 from kintsugi.runtime.traffic import Watched, watch_traffic
@@ -91,7 +92,7 @@ def diagnose(
         if index:
             click.echo()
         for line in diagnosis_lines(report):
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def _saved(

@@ -16,7 +16,7 @@ from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.core.explain.case import Case, case_of
 from kintsugi.core.explain.fleet import explained
-from kintsugi.core.explain.text import lines
+from kintsugi.core.explain.text import lines, printable
 from kintsugi.core.moment import moment
 from kintsugi.core.names import DEPLOYMENT_KIND, REMEDIATION_KIND
 from kintsugi.core.snapshot import Key
@@ -79,7 +79,7 @@ def explain(
         if index:
             click.echo()
         for line in lines(report, now):
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def _nobody(instance: str, cases: list[Case]) -> str:

@@ -61,13 +61,25 @@ def test_what_is_not_there_is_said_so(
     assert said in result.output
 
 
-@pytest.mark.parametrize("text", ["{", "\x00", "a: [1", "- 1\n- x"])
+@pytest.mark.parametrize("text", ["{", "\x00", "a: [1", "- 1\n- x", "kind: [1]", "[" * 5000])
 def test_a_file_that_is_no_object_is_refused_in_a_sentence(text: str, tmp_path: Path) -> None:
     path = tmp_path / "broken"
     path.write_text(text, encoding="utf-8")
     result = run("-f", str(path))
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+def test_texts_that_no_terminal_can_write_are_written_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    head = 'kind: DeepSeekV4Deployment\nmetadata: {name: "a\\ud800", namespace: 7}\n'
+    path.write_text(head + "spec: {healing: {mode: .nan}}\nstatus: [1]\n", encoding="utf-8")
+    for command in ("explain", "diagnose"):
+        for output in ("table", "json"):
+            result = CliRunner().invoke(
+                main, [command, "-f", str(path), "-o", output], catch_exceptions=False
+            )
+            assert result.exit_code == 0, result.output
 
 
 def test_no_cluster_is_said_so(tmp_path: Path) -> None:

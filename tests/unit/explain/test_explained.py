@@ -13,7 +13,7 @@ from kintsugi.api.status import DeploymentStatus, SignalValues
 from kintsugi.api.structural import structural
 from kintsugi.core.explain.case import case_of
 from kintsugi.core.explain.fleet import explained
-from kintsugi.core.explain.text import age, lines
+from kintsugi.core.explain.text import age, lines, printable
 from kintsugi.core.explain.watched import TRIGGER_WORDS
 from tests.unit.api.generated import Maximal, objects
 from tests.unit.explain.fleets import (
@@ -201,6 +201,34 @@ def test_what_a_newer_operator_wrote_is_left_out_by_name_and_the_rest_is_told() 
     assert any("status.instances[0].verdict" in trouble for trouble in found["troubles"])
     assert any("spec.healing.mode" in trouble for trouble in found["troubles"])
     assert "no words for that gate" in text(raw)
+
+
+def test_a_part_that_lacks_what_it_must_have_takes_no_other_part_with_it() -> None:
+    raw = sick()
+    first, second = raw["status"]["instances"]
+    del first["name"]
+    first["verdict"] = "Enlightened"
+    found = report(raw)
+    assert [(one["name"], one["verdict"]) for one in found["instances"]] == [("chat-b", "Sick")]
+    assert second["verdict"] == "Sick"
+
+
+def test_numbers_that_json_cannot_say_are_no_values() -> None:
+    raw = sick()
+    raw["status"]["instances"][1]["signals"] = {"flatSeconds": float("nan"), "running": float("inf")}
+    assert next(one for one in report(raw)["instances"] if one["name"] == "chat-b")["signals"] == {}
+
+
+def test_a_message_cannot_move_the_cursor() -> None:
+    assert printable("a\x1b[2Jb\nc") == "a [2Jb c"
+
+
+def test_a_thousand_strange_parts_are_told_in_a_few_lines() -> None:
+    raw = healthy()
+    raw["status"]["instances"] = [instance(f"chat-{n}", "Enlightened", "New") for n in range(1000)]
+    found = report(raw)
+    assert len(found["instances"]) == len(found["troubles"]) == 1000
+    assert len(text(raw).splitlines()) < 300
 
 
 def test_a_spec_that_cannot_be_read_says_nothing_about_triggers() -> None:

@@ -97,7 +97,9 @@ def forgiving(model: type[M], raw: Mapping[str, Any], where: str) -> tuple[M | N
     None where what is left can't be read either. `raw` is not changed.
     """
     try:
-        plain = json.loads(json.dumps(raw, default=str), object_hook=_without_nulls)
+        plain = json.loads(
+            json.dumps(raw, default=str), object_hook=_without_nulls, parse_constant=_no_number
+        )
     except (ValueError, RecursionError, TypeError) as error:
         return None, [f"{where}: can't be read: {error}"]
     faults: list[str] = []
@@ -111,7 +113,8 @@ def forgiving(model: type[M], raw: Mapping[str, Any], where: str) -> tuple[M | N
             # The last item of a list goes first, so that the places of the others stay true.
             for each in reversed(found):
                 place = _place(plain, each["loc"], missing=each["type"] == "missing")
-                if place and place not in dropped and _drop(plain, place):
+                gone = any(place[:size] in dropped for size in range(1, len(place) + 1))
+                if place and not gone and _drop(plain, place):
                     progress = True
                     dropped.add(place)
                     faults.append(f"{where}.{json_path(place)}: left out: {each['msg'][:200]}")
@@ -124,6 +127,10 @@ def forgiving(model: type[M], raw: Mapping[str, Any], where: str) -> tuple[M | N
 def _without_nulls(found: dict[str, Any]) -> dict[str, Any]:
     """An absent field may be written as null."""
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _no_number(_: str) -> None:
+    """NaN and infinity, which YAML can say and JSON can't, are no values."""
 
 
 def _place(node: Any, location: tuple[int | str, ...], missing: bool) -> tuple[int | str, ...]:
@@ -184,4 +191,5 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    """A value as a text that can be written anywhere."""
+    return "" if value is None else str(value).encode("utf-8", "replace").decode()

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from kintsugi.core.explain.text import troubles_of
+
 Json: TypeAlias = Mapping[str, Any]
 
 _MARK: Final = {"suspect": "SUSPECT", "unknown": "unknown", "ok": "ok"}
@@ -37,6 +39,5 @@ def diagnosis_lines(report: Json) -> Iterator[str]:
         yield f"left out: {why}"
     if len(left_out) > MOST_LEFT_OUT:
         yield f"left out: {len(left_out) - MOST_LEFT_OUT} more"
-    for trouble in report["troubles"]:
-        yield f"not read: {trouble}"
+    yield from troubles_of(report)
     yield "Nothing was changed."

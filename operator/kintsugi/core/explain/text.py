@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Mapping[str, Any]
 
+MOST_TROUBLES: Final = 10
 LONGEST: Final = 20
 """Instances that are told one by one; of more, the rest is counted."""
 _ORDER: Final = ("Sick", "Suspect", "Unknown", "Starting", "Saturated", "Idle", "Healthy")
@@ -62,8 +63,20 @@ def lines(report: Json, now: datetime | None = None) -> Iterator[str]:
     if report["instance"] is None and report["watched"]:
         yield ""
         yield from _watched(report)
-    for trouble in report["troubles"]:
+    yield from troubles_of(report)
+
+
+def troubles_of(report: Json) -> Iterator[str]:
+    """What could not be read, the first few told."""
+    for trouble in report["troubles"][:MOST_TROUBLES]:
         yield f"not read: {trouble}"
+    if (more := len(report["troubles"]) - MOST_TROUBLES) > 0:
+        yield f"not read: {more} more parts, which -o json names"
+
+
+def printable(line: str) -> str:
+    """A line without what would move a terminal's cursor: messages hold texts of engines."""
+    return "".join(char if char.isprintable() else " " for char in line)
 
 
 def _instances(report: Json, now: datetime | None) -> Iterator[str]:
