@@ -172,19 +172,23 @@ async def read_case(cluster: KubeCluster, raw: Json, instance: str | None, known
     except PortError as error:
         troubles.append(f"Remediations: {error}")
     try:
-        for about, uid in _subjects(raw, instance):
+        for about, uid in _subjects(raw, records, instance):
             events += await cluster.list_pod_events(key.namespace, about, uid)
     except PortError as error:
         troubles.append(f"Events: {error}")
     return case_of(raw, records, events, troubles)
 
 
-def _subjects(raw: Json, instance: str | None) -> list[tuple[str, str]]:
-    """Whose Events are read: the deployment's, and those of one instance (name, UID)."""
+def _subjects(raw: Json, records: Sequence[Json], instance: str | None) -> list[tuple[str, str]]:
+    """Whose Events are read (name, UID): the deployment's, and those of one instance, also of one that has gone."""
     metadata = _part(raw, "metadata")
-    found = [(str(metadata.get("name", "")), str(metadata.get("uid") or ""))]
+    found = {str(metadata.get("uid") or ""): str(metadata.get("name") or "")}
     entries = _part(raw, "status").get("instances")
-    for entry in entries if isinstance(entries, list) else ():
+    known = [
+        *(entries if isinstance(entries, list) else ()),
+        *(_part(_part(r, "spec"), "instance") for r in records),
+    ]
+    for entry in known:
         if instance is not None and isinstance(entry, Mapping) and entry.get("name") == instance:
-            found.append((instance, str(entry.get("uid") or "")))
-    return [(name, uid) for name, uid in found if uid]
+            found[str(entry.get("uid") or "")] = instance
+    return [(name, uid) for uid, name in found.items() if uid]

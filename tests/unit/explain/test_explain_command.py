@@ -98,6 +98,7 @@ class Server:
         self.deployment["status"]["remediations"] = {"active": [active("chat-b2", "Quarantined")]}
         self.forbidden: set[str] = set()
         self.seen: list[tuple[str, str]] = []
+        self.queries: set[str] = set()
         self.url = ""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -134,6 +135,7 @@ class Server:
         if kind == "chat-x-1":
             return web.json_response(record)
         if kind == "events":
+            self.queries.add(request.query["fieldSelector"])
             about = "chat-b2" if "uid-chat-b2" in request.query_string else "chat"
             return web.json_response({"items": [event(about)]})
         return web.json_response({"items": [self.deployment]})
@@ -168,6 +170,11 @@ def test_a_live_fleet_is_read_with_its_records_and_nothing_is_written(server: Se
     text = ask(server, tmp_path, "chat")
     assert "why: no step for 300 s" in text.output
     assert " (" in text.output.split("since", 1)[1], "ages are said of a live cluster"
+
+
+def test_events_of_an_instance_that_has_gone_are_asked_for_by_its_uid(server: Server, tmp_path: Path) -> None:
+    assert ask(server, tmp_path, "chat", "chat-old").exit_code == 0
+    assert "involvedObject.uid=uid-chat-old" in server.queries
 
 
 def test_records_that_may_not_be_read_take_nothing_else_away(server: Server, tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_a_healthy_fleet_is_called_well_and_says_what_is_watched() -> None:
     assert found["instances"][0]["change"] == ["nothing: it is well, and judged in every pass"]
 
 
+def test_pools_are_counted() -> None:
+    raw = healthy()
+    raw["status"]["pools"] = [
+        {"name": "main", "replicas": 3, "ready": 2, "verdicts": {"healthy": 2, "starting": 1, "sick": 0}}
+    ]
+    assert "pool main: 2 of 3 serve (2 healthy, 1 starting)" in text(raw)
+
+
 def test_a_closed_gate_says_why_what_opens_it_and_when_it_is_asked_again() -> None:
     held = {"instance": "chat-b", "gate": "budget", "message": "2 of 2", "nextCheck": "2026-11-29T12:20:00Z"}
     (found,) = [one for one in report(sick(withheld=[held]))["instances"] if one["withheld"]]

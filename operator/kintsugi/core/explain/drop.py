@@ -204,9 +204,9 @@ def _hit_rate(scene: Scene) -> Step:
     limit = float(scene.triggers.cache_hit_rate.min_percent)
     numbers = {"thresholdPercent": limit}
     asked, hit = gained(scene.engines(), "prefix_queries"), gained(scene.engines(), "prefix_hits")
+    if found := scene.found("cacheHitRate"):
+        return HIT_RATE.suspect(named(found), numbers)
     if asked is None or hit is None:
-        if found := scene.found("cacheHitRate"):
-            return HIT_RATE.suspect(named(found), numbers)
         return HIT_RATE.unknown("no page counts prompt tokens that were looked up", numbers)
     numbers["tokensLookedUp"] = asked
     if asked < HIT_RATE_TOKENS:
@@ -238,12 +238,12 @@ def _preemptions(scene: Scene) -> Step:
     each = rates(scene.engines(), "preemptions")
     high = worst(each)
     numbers = {"thresholdPerSecond": limit}
+    if high is not None:
+        numbers |= {"worstPerSecond": high[1], "fleetPerSecond": math.fsum(each.values())}
+    if found := scene.found("preemptions"):
+        return PREEMPTIONS.suspect(named(found), numbers)
     if high is None:
-        if found := scene.found("preemptions"):
-            return PREEMPTIONS.suspect(named(found), numbers)
         return PREEMPTIONS.unknown("no page counts preemptions over enough seconds", numbers)
-    numbers["worstPerSecond"] = high[1]
-    numbers["fleetPerSecond"] = math.fsum(each.values())
     said = f"at most {high[1]:.2f} a second on one engine ({high[0]}), {numbers['fleetPerSecond']:.2f} on all; the line is {limit:g}"
     return PREEMPTIONS.suspect(said, numbers) if high[1] > limit else PREEMPTIONS.ok(said, numbers)
 

@@ -32,6 +32,12 @@ def lines(report: Json, now: datetime | None = None) -> Iterator[str]:
     yield f"  {ready}healing {report['healing'] or 'unknown'}"
     if report["rehearsal"]:
         yield f"  a rehearsal is on: every duration of the judge is divided by {report['rehearsal']:g}"
+    for each in report["pools"] if report["instance"] is None else ():
+        counts = ", ".join(
+            f"{number} {verdict}" for verdict, number in each.get("verdicts", {}).items() if number
+        )
+        said = f" ({counts})" if counts else ""
+        yield f"  pool {each['name']}: {each.get('ready', 0)} of {each.get('replicas', 0)} serve{said}"
     for each in report["conditions"] if report["instance"] is None else ():
         if each["good"] is False or (each["message"] and each["type"] != "Progressing"):
             yield f"  {each['type']}={each['status']} {each['reason']}{_since(each['since'], now)}: {each['message']}"
