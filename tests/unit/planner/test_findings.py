@@ -187,3 +187,37 @@ def test_offload_that_the_pod_has_room_for_is_only_told() -> None:
         "resources": {"limits": {"memory": "256Gi"}},
     }
     assert "OffloadNeedsHost" in rules(planned(FLASH, "H200", 4, engine=engine), "Info")
+
+
+def test_s01_up_to_the_longest_context_known_to_start_at_least_one_request_runs() -> None:
+    options = Options(lengths=(32_768, 131_072, 262_144))
+    made = planned(
+        "deepseek-ai/DeepSeek-V4-Pro-0813",
+        "H200",
+        8,
+        options=options,
+        dataParallelSize=8,
+        enableExpertParallel=True,
+        gpuMemoryUtilization=0.95,
+        maxModelLen=200_000,
+    )
+    assert made.kv is not None
+    assert made.kv.longest == 200_000
+    assert held(made, 131_072) >= 8
+    assert held(made, 200_000) >= 8
+    assert made.fits is True
+
+
+def test_v4_does_not_run_on_another_vendors_gpu_without_a_recipe_unless_the_user_says_so() -> None:
+    made = planned(FLASH, "MI300X", 8)
+    assert made.fits is False
+    assert "UnsupportedGpu" in rules(made, "Error")
+    allowed = spec_of(
+        FLASH, hardware={"gpu": "MI300X", "gpusPerInstance": 8}, validation={"allow": ["UnsupportedGpu"]}
+    )
+    assert plan(allowed)[0].fits is True
+
+
+def test_flash_runs_on_mi325x_and_pro_does_not() -> None:
+    assert "UnsupportedGpu" not in rules(planned(FLASH, "MI325X", 8))
+    assert "UnsupportedGpu" in rules(planned(PRO, "MI325X", 8), "Error")

@@ -97,9 +97,9 @@ def _generation(subject: Subject, model: Model, gpu: Gpu) -> PlanFinding | None:
                 f"{model.id} has NVFP4 weights, which only datacenter Blackwell computes; {gpu.name} is another vendor's",
                 "use the native checkpoint",
             )
-        if subject.verified:
+        if subject.verified or not model.compute_capabilities:
             return None
-        severity: Severity = "Warning"
+        severity: Severity = "Warning" if UNSUPPORTED_GPU in subject.allowed else "Error"
         why = f"no recipe calls {model.id} verified on {gpu.name}"
     elif not model.compute_capabilities or gpu.compute_capability[0] in model.compute_capabilities:
         return None

@@ -13,11 +13,11 @@ from kintsugi.core.planner.advice import (
 )
 from kintsugi.core.planner.article import both_formulas
 from kintsugi.core.planner.cost import per_million_tokens, tokens_per_second
-from kintsugi.core.planner.figure import exact
+from kintsugi.core.planner.figure import Figure, exact
 from kintsugi.core.planner.finding import PlanFinding
 from kintsugi.core.planner.fit import hardware_findings, unplannable, weights_finding
 from kintsugi.core.planner.host import host_finding
-from kintsugi.core.planner.kv import blocks_of, concurrency, longest_request
+from kintsugi.core.planner.kv import Blocks, blocks_of, concurrency, longest_request
 from kintsugi.core.planner.memory import GpuMemory, divide, engine_blocks
 from kintsugi.core.planner.offload import offload_needs
 from kintsugi.core.planner.options import Options
@@ -129,8 +129,8 @@ def _kv(
     lengths = sorted({n for n in (*options.lengths, *options.demand) if n <= context} | {context})
     longest = longest_request(one.value, blocks, context)
     safe = subject.recipe.safe_context if subject.recipe else None
-    if subject.verified and safe and one.high > 0:
-        longest = max(longest, min(safe, context))
+    known = min(safe, context) if subject.verified and safe and one.high > 0 else 0
+    longest = max(longest, known)
     return KvPlan(
         blocks=blocks,
         engine_blocks=one,
@@ -139,10 +139,19 @@ def _kv(
             engines * blocks.tokens, f"blocks x {blocks.tokens} tokens x {engines} engines"
         ).floored(),
         concurrency=tuple(
-            (tokens, concurrency(one, blocks, tokens).scaled(engines).floored()) for tokens in lengths
+            (tokens, _held(one, blocks, tokens, known).scaled(engines).floored()) for tokens in lengths
         ),
         longest=longest,
     )
+
+
+def _held(one: Figure, blocks: Blocks, tokens: int, known: int) -> Figure:
+    """Requests of that length in one engine: at least one up to the length that recipes are known to start with."""
+    found = concurrency(one, blocks, tokens)
+    if tokens > known or found.value >= 1:
+        return found
+    told = f"recipes start with {known:,} tokens; {found.source}"
+    return replace(found, value=1, high=max(1, found.high), source=told)
 
 
 def _kv_findings(
