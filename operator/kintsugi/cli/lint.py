@@ -134,6 +134,10 @@ def _identity(raw: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(
                 "Error", "InvalidField", ".", f"{key} is required: set it", f"write {key}: {wanted}"
             )
+    metadata = mapping(raw.get("metadata"))
+    if metadata.get("name") is None and not metadata.get("generateName"):
+        at = "metadata" if isinstance(raw.get("metadata"), dict) else "."
+        yield Finding("Error", "InvalidField", at, "metadata.name is required", "write metadata.name")
 
 
 def _ours(raw: dict[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """Shape before meaning, what `allow` may do, and that one slip hides no other."""
 
+import json
 from typing import Any
 
 import pytest
@@ -175,3 +176,36 @@ def test_without_a_cluster_nothing_is_said_of_claims() -> None:
     assert check(raw) == ()
     (missing,) = check(raw, Facts(all_claims=True))
     assert (missing.rule, missing.severity) == ("ClaimMissing", "Warning")
+
+
+def test_each_value_that_json_can_not_say_is_named() -> None:
+    raw = whole(engine={"args": {"maxNumSeqs": float("inf")}}, hardware={"gpusPerInstance": 10**20})
+    assert found(raw) == [
+        ("Error", "InvalidField", "spec.engine.args.maxNumSeqs"),
+        ("Error", "InvalidField", "spec.hardware.gpusPerInstance"),
+    ]
+
+
+def test_memory_that_connectors_inside_a_connector_keep_counts() -> None:
+    inner = {
+        "kv_connector": "SimpleCPUOffloadConnector",
+        "kv_connector_extra_config": {"cpu_bytes_to_use_per_rank": 64 * 2**30},
+    }
+    outer = {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": [inner]}}
+    config = json.dumps(outer)
+    args = ["--kv-transfer-config", config]
+    engine = {
+        "args": {"tensorParallelSize": 4},
+        "extraArgs": args,
+        "resources": {"limits": {"memory": "128Gi"}},
+    }
+    assert ("Error", "OffloadMemory", "spec.engine.resources.limits.memory") in found(whole(engine=engine))
+
+
+def test_offload_of_several_nodes_is_counted_by_pod() -> None:
+    hardware = {"gpu": "H200", "gpusPerInstance": 8, "nodesPerInstance": 2}
+    engine = {"args": {"dataParallelSize": 16}, "kvOffload": {"hostMemoryPerEngine": "50Gi"}}
+    enough = {**engine, "resources": {"limits": {"memory": "640Gi"}}}
+    short = {**engine, "resources": {"limits": {"memory": "320Gi"}}}
+    assert "OffloadMemory" not in {rule for _, rule, _ in found(whole(engine=enough, hardware=hardware))}
+    assert "OffloadMemory" in {rule for _, rule, _ in found(whole(engine=short, hardware=hardware))}

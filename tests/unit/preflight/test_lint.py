@@ -256,3 +256,14 @@ def test_an_autoscaler_beside_the_deployment_counts_its_most_replicas(tmp_path: 
     assert [f["rule"] for f in found(result)] == ["ClaimAccess"]
     elsewhere = {**claim, "metadata": {"name": "models", "namespace": "other"}}
     assert lint(written(tmp_path, elsewhere, scaler, {**GOOD, "spec": spec})).exit_code == 0
+
+
+@pytest.mark.parametrize(("metadata", "code"), [({}, 1), (None, 1), ({"generateName": "chat-"}, 0)])
+def test_a_manifest_without_a_name_is_refused_as_the_api_server_does(
+    tmp_path: Path, metadata: Any, code: int
+) -> None:
+    result = lint("-o", "json", written(tmp_path, {**GOOD, "metadata": metadata}))
+    assert result.exit_code == code
+    assert [
+        f["message"] for f in found(result) if f["severity"] == "Error" and "metadata.name" in f["message"]
+    ] == ["metadata.name is required"] * code

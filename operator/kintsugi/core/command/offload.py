@@ -20,6 +20,8 @@ TRANSFER: Final = "--kv-transfer-config"
 HYBRID: Final = "--no-disable-hybrid-kv-cache-manager"
 """vLLM's recipes ask for it beside every connector: V4 has several groups of KV blocks."""
 CONNECTOR: Final = "OffloadingConnector"
+_DEEPEST: Final = 4
+"""Levels of connectors inside connectors that are looked at."""
 
 
 def wanted_bytes(pool: Pool) -> int:
@@ -37,6 +39,28 @@ def rival(extra: Iterable[Argument]) -> Argument | None:
         return None
     connector = object_of(given, TRANSFER).get("kv_connector", CONNECTOR)
     return None if connector == CONNECTOR else given[-1]
+
+
+def connector_bytes(arguments: Iterable[Argument], ranks: int) -> int:
+    """Host memory of one engine that `--kv-transfer-config` itself asks for, connectors inside a connector included;
+    `ranks`: those that one engine has, for sizes that are said per rank. 0 where it asks for none."""
+    return _host_bytes(object_of(arguments, TRANSFER), max(1, ranks), 0)
+
+
+def _host_bytes(config: Any, ranks: int, depth: int) -> int:
+    if not isinstance(config, dict) or depth > _DEEPEST:
+        return 0
+    inner = config.get("kv_connector_extra_config")
+    extra = inner if isinstance(inner, dict) else {}
+    own = sum(
+        value * factor
+        for key, factor in (("cpu_bytes_to_use", 1), ("cpu_bytes_to_use_per_rank", ranks))
+        if isinstance(value := extra.get(key), int) and not isinstance(value, bool) and value > 0
+    )
+    nested = extra.get("connectors")
+    return own + sum(
+        _host_bytes(each, ranks, depth + 1) for each in (nested if isinstance(nested, list) else ())
+    )
 
 
 def offload_argument(size: int, sized: bool) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final
 
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
@@ -11,12 +12,14 @@ from kintsugi.core.preflight.facts import NOTHING_KNOWN, Facts
 from kintsugi.core.preflight.finding import Finding, sort_key
 from kintsugi.core.preflight.mend import without
 from kintsugi.core.preflight.paths import existing
-from kintsugi.core.preflight.plain import fault_of
+from kintsugi.core.preflight.plain import faults_of
 from kintsugi.core.preflight.registry import FIXED, RULES, names
 from kintsugi.core.preflight.structure import invalid, pod_templates, template_faults, unknown_fields
 from kintsugi.core.preflight.view import view_of
 
 ALLOW: Final = "spec.validation.allow"
+_FAULTS: Final = 20
+"""Values that JSON can't say which are named at most: after them the rest is not read anyway."""
 
 
 def check(
@@ -28,9 +31,9 @@ def check(
     """
     if not isinstance(raw, Mapping):
         return (Finding("Error", "InvalidField", ".", "the document is not an object", "write a manifest"),)
-    fault = fault_of(raw)
-    if fault is not None:
-        return (_settled(raw, invalid(fault[0] or ".", fault[1])),)
+    faults = [invalid(path or ".", said) for path, said in islice(faults_of(raw), _FAULTS)]
+    if faults:
+        return _sorted(raw, faults, ())
     found = [*unknown_fields(raw)]
     for at, template in pod_templates(raw):
         found += template_faults(at, template)

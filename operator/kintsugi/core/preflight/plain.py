@@ -1,7 +1,7 @@
 """Whether an object is made of what JSON can say: anything else is named before a parser trips over it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,21 +12,26 @@ _LARGEST: Final = 2**63
 
 def fault_of(raw: Any) -> tuple[str, str] | None:
     """The path of the first value that has no JSON form, or is nested too deeply, and what is wrong with it."""
+    return next(faults_of(raw), None)
+
+
+def faults_of(raw: Any) -> Iterator[tuple[str, str]]:
+    """The path of every such value; what lies in one that is refused is not looked at."""
     todo: list[tuple[Any, str, int]] = [(raw, "", 0)]
     while todo:
         node, path, depth = todo.pop()
         if depth > DEPTH:
-            return path, f"lies deeper than {DEPTH} levels"
-        if isinstance(node, Mapping):
-            for key in node:
-                if not isinstance(key, str) or not _readable(key):
-                    return path, f"has the key {key!r}, which is not a text"
+            yield path, f"lies deeper than {DEPTH} levels"
+        elif isinstance(node, Mapping):
+            odd = [key for key in node if not isinstance(key, str) or not _readable(key)]
+            if odd:
+                yield path, f"has the key {odd[0]!r}, which is not a text"
+                continue
             todo += [(child, f"{path}.{key}".removeprefix("."), depth + 1) for key, child in node.items()]
         elif isinstance(node, list):
             todo += [(child, f"{path}[{index}]", depth + 1) for index, child in enumerate(node)]
         elif (said := _scalar_fault(node)) is not None:
-            return path, said
-    return None
+            yield path, said
 
 
 def _scalar_fault(value: Any) -> str | None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.rules.conflicts import SECRET_FLAGS
-from kintsugi.core.preflight.view import View, by_a_person
+from kintsugi.core.preflight.view import PoolView, View, by_a_person, objects
 
 _KEYS: Final = {
     "VLLM_API_KEY": "spec.engine.apiKeySecretRef",
@@ -144,6 +144,34 @@ def _ready_timeout(view: View) -> Iterator[Said]:
             )
 
 
+def _offline(view: View) -> Iterator[Said]:
+    source = view.spec.model.source
+    if view.spec.model.id.startswith("/") or (source and (source.pvc or source.image)):
+        return
+    if source and source.hub and source.hub.cache:
+        return
+    for pool in view.pools:
+        name = "HF_HUB_OFFLINE"
+        path = pool.variable_path(name)
+        on = (pool.variable(name) or "").strip().lower() in _ON
+        if path and on and pool.pod and not _weights_may_be_there(pool):
+            yield Said(
+                path,
+                f"sets {name}, and nothing brings the weights: no claim, no image and no cache is named in spec.model.source, "
+                "so every start ends without a model",
+                f"set spec.model.source.pvc or spec.model.source.hub.cache, or remove {name}",
+            )
+
+
+def _weights_may_be_there(pool: PoolView) -> bool:
+    """Whether a person mounts a volume, copies something in, or says where the cache is."""
+    if any(pool.variable_path(name) for name in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")):
+        return True
+    if objects(pool.pod_spec.get("initContainers")) or pool.pool.engine.image:
+        return True
+    return any("emptyDir" not in volume for volume in objects(pool.pod_spec.get("volumes")))
+
+
 def _env(name: str, value: str) -> dict[str, object]:
     return {"env": [{"name": name, "value": value}]}
 
@@ -172,6 +200,23 @@ RULES: Final = (
             example(pools=[{"name": "a", "engine": _env("VLLM_API_KEY", "x")}]),
             example(podTemplate={"spec": {"containers": [{"name": "engine", **_env("HF_TOKEN", "x")}]}}),
         ),
+    ),
+    Rule(
+        name="OfflineWithoutWeights",
+        severity="Warning",
+        summary="The hub is switched off, and the weights come from nowhere else.",
+        why="The engine neither finds the model nor may fetch it.",
+        sources=("https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",),
+        check=_offline,
+        good=(
+            example(engine=_env("HF_HUB_OFFLINE", "0")),
+            example(
+                model={"id": "deepseek-ai/DeepSeek-V4-Flash", "source": {"pvc": {"claimName": "models"}}},
+                engine=_env("HF_HUB_OFFLINE", "1"),
+            ),
+            example(engine={"image": "vllm/vllm-openai:v0.33.0", **_env("HF_HUB_OFFLINE", "1")}),
+        ),
+        bad=(example(engine=_env("HF_HUB_OFFLINE", "1")),),
     ),
     Rule(
         name="VllmPort",

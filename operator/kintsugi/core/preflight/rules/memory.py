@@ -1,17 +1,18 @@
 """Host memory and shared memory (S47, S49)."""
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
 from kintsugi.core.catalog.amount import bytes_of
 from kintsugi.core.command.number import share
-from kintsugi.core.command.offload import SIZE, wanted_bytes
-from kintsugi.core.planner.offload import OffloadNeeds, offload_needs
+from kintsugi.core.command.offload import SIZE, TRANSFER, connector_bytes, wanted_bytes
+from kintsugi.core.planner.offload import ENGINE_HOST, OffloadNeeds, offload_needs
 from kintsugi.core.pod.known import gpu_resource
 from kintsugi.core.pod.volumes import SHM_PATH
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.rules.gpus import hardware
-from kintsugi.core.preflight.view import Json, PoolView, View, mapping, objects
+from kintsugi.core.preflight.view import Json, PoolView, View, by_a_person, mapping, objects
 
 _GIB: Final = 2**30
 LEAST_SHM: Final = 2 * _GIB
@@ -24,7 +25,19 @@ def _needs(pool: PoolView) -> OffloadNeeds | None:
     written = pool.written(SIZE)
     if written and not asked:
         asked = round((share(written.value) or 0) * _GIB)
-    return offload_needs(asked, pool.number("--data-parallel-size") or 1, pool.version) if asked > 0 else None
+    return _offload_needs(pool, asked)
+
+
+def _connector_needs(pool: PoolView) -> OffloadNeeds | None:
+    """What the blocks need that a connector of the user's own keeps in host memory; None where it keeps none."""
+    ranks = (pool.number("--tensor-parallel-size") or 1) * (pool.number("--pipeline-parallel-size") or 1)
+    given = [each for each in pool.command.arguments if by_a_person(each)]
+    return _offload_needs(pool, connector_bytes(given, ranks))
+
+
+def _offload_needs(pool: PoolView, asked: int) -> OffloadNeeds | None:
+    engines = math.ceil((pool.number("--data-parallel-size") or 1) / pool.nodes)
+    return offload_needs(asked, engines, pool.version) if asked > 0 else None
 
 
 def _memory_limit(pool: PoolView) -> tuple[int, str] | None:
@@ -94,6 +107,29 @@ def _offload(view: View) -> Iterator[Said]:
                 )
 
 
+def _connector(view: View) -> Iterator[Said]:
+    for pool in view.pools:
+        needs = _connector_needs(pool) if pool.vllm else None
+        found = _memory_limit(pool)
+        if needs is None or found is None or _needs(pool) is not None:
+            continue
+        asked, least = needs.per_engine * needs.engines, needs.blocks_bytes + ENGINE_HOST * needs.engines
+        if found[0] < least:
+            yield Said(
+                found[1],
+                f"limits the container's memory to {_gi(found[0])}, and {TRANSFER} keeps {needs.engines} x "
+                f"{_gi(needs.per_engine)} of KV blocks in host memory, with room for the engine {_gi(least)}: "
+                + ("the pod is killed when it fills" if found[0] < asked else "there is no margin"),
+                f"use at least {_gi(least)}, or keep less there: it is per engine, and there are {needs.engines}",
+                None if found[0] < asked else "Warning",
+            )
+
+
+def _host_memory(view: View) -> Iterator[Said]:
+    yield from _offload(view)
+    yield from _connector(view)
+
+
 def _gi(size: int) -> str:
     return f"{-(-size // _GIB)}Gi"
 
@@ -145,6 +181,10 @@ def _gpu_count(view: View) -> Iterator[Said]:
 
 _OFFLOAD: Final = {"kvOffload": {"hostMemoryPerEngine": "200Gi"}}
 _DP4: Final = {"args": {"dataParallelSize": 4}}
+_CONNECTOR: Final = [
+    "--kv-transfer-config",
+    '{"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"cpu_bytes_to_use":137438953472}}',
+]
 
 
 def _limit(memory: str) -> dict[str, object]:
@@ -164,10 +204,16 @@ RULES: Final = (
             "https://github.com/opendatahub-io/kserve/pull/1842",
         ),
         claims=("A13", "A16"),
-        check=_offload,
+        check=_host_memory,
         good=(
             example(engine={**_OFFLOAD, **_DP4}),
             example(engine={**_OFFLOAD, **_DP4, "shm": {"size": "1Ti"}}, podTemplate=_limit("2Ti")),
+            example(engine={"extraArgs": _CONNECTOR}, podTemplate=_limit("256Gi")),
+            example(
+                hardware={**hardware("H200", 8), "nodesPerInstance": 2},
+                engine={**_OFFLOAD, "args": {"dataParallelSize": 4, "tensorParallelSize": 4}},
+                podTemplate=_limit("600Gi"),
+            ),
         ),
         bad=(
             example(engine={**_OFFLOAD, **_DP4, "shm": {"size": "16Gi"}}, podTemplate=_limit("512Gi")),
@@ -176,6 +222,7 @@ RULES: Final = (
                 hardware=hardware("H200", 4),
                 engine={"extraArgs": ["--kv-offloading-size", "200"], "shm": {"size": "64Gi"}},
             ),
+            example(engine={"extraArgs": _CONNECTOR, **_DP4}, podTemplate=_limit("256Gi")),
         ),
     ),
     Rule(

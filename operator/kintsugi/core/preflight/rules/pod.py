@@ -5,10 +5,14 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kintsugi.core.preflight.rule import Rule, Said, example
-from kintsugi.core.preflight.view import PoolView, View, mapping, objects
+from kintsugi.core.preflight.view import Json, PoolView, View, mapping, objects
 
 METRICS_DIRECTORY: Final = "/tmp"  # a path in the engine's container, not of this process
 """Where vLLM's API server makes the directory of its metrics unless PROMETHEUS_MULTIPROC_DIR says another."""
+
+
+_NO_SOURCE: Final = ("name", "$patch", "$retainKeys")
+"""Fields of a volume that say nothing of where it comes from."""
 
 
 def _metrics_directory(view: View) -> Iterator[Said]:
@@ -40,6 +44,45 @@ def _mount_path(pool: PoolView, mount: str) -> str | None:
     return None
 
 
+def _volumes(view: View) -> Iterator[Said]:
+    for pool in view.pools:
+        known = {str(volume.get("name")) for volume in objects(pool.pod_spec.get("volumes"))}
+        for at, template in pool.templates() if pool.pod else ():
+            spec = mapping(template.get("spec"))
+            for index, volume in enumerate(objects(spec.get("volumes"))):
+                kinds = [key for key, value in volume.items() if key not in _NO_SOURCE and value is not None]
+                if len(kinds) > 1:
+                    yield Said(
+                        f"{at}.spec.volumes[{index}]",
+                        f"has the sources {' and '.join(kinds)}, and a volume has one: Kubernetes refuses the pod",
+                        f"keep one of {', '.join(kinds)}",
+                    )
+            for kind in ("containers", "initContainers"):
+                for index, container in enumerate(objects(spec.get(kind))):
+                    yield from _mounts(f"{at}.spec.{kind}[{index}].volumeMounts", container, known)
+
+
+def _mounts(at: str, container: Json, known: set[str]) -> Iterator[Said]:
+    seen: set[str] = set()
+    for index, mount in enumerate(objects(container.get("volumeMounts"))):
+        name, where = mount.get("name"), str(mount.get("mountPath"))
+        if "$patch" in mount:
+            continue
+        if isinstance(name, str) and name not in known:
+            yield Said(
+                f"{at}[{index}].name",
+                f"is {name!r}, and the pod has no volume of that name: Kubernetes refuses the pod",
+                "add it to volumes of the podTemplate, or correct the name",
+            )
+        if where in seen:
+            yield Said(
+                f"{at}[{index}].mountPath",
+                f"is {where} a second time in this container: Kubernetes refuses the pod",
+                "mount each volume at a path of its own",
+            )
+        seen.add(where)
+
+
 def _service_links(view: View) -> Iterator[Said]:
     for pool in view.pools:
         path = pool.template_path("enableServiceLinks")
@@ -63,6 +106,7 @@ def _named_vllm(view: View) -> Iterator[Said]:
 
 
 _TMP: Final = {"name": "engine", "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}]}
+_DATA: Final = {"name": "scratch", "mountPath": "/data"}
 _CLAIM: Final = {"name": "scratch", "persistentVolumeClaim": {"claimName": "rwx"}}
 
 RULES: Final = (
@@ -95,6 +139,39 @@ RULES: Final = (
                         "volumes": [_CLAIM],
                     }
                 },
+            ),
+        ),
+    ),
+    Rule(
+        name="VolumesContradict",
+        severity="Error",
+        summary="Volumes and mounts of a pod template do not go together.",
+        why="Kubernetes refuses the pod, and the operator would try again for ever.",
+        sources=("https://kubernetes.io/docs/concepts/storage/volumes/",),
+        check=_volumes,
+        good=(
+            example(podTemplate={"spec": {"containers": [_TMP], "volumes": [{"name": "scratch"}]}}),
+            example(
+                podTemplate={"spec": {"volumes": [{"name": "scratch", "emptyDir": {}}]}},
+                pools=[{"name": "a", "podTemplate": {"spec": {"containers": [_TMP]}}}],
+            ),
+        ),
+        bad=(
+            example(podTemplate={"spec": {"containers": [_TMP]}}),
+            example(podTemplate={"spec": {"volumes": [{**_CLAIM, "emptyDir": {}}]}}),
+            example(
+                podTemplate={
+                    "spec": {
+                        "initContainers": [
+                            {
+                                "name": "copy",
+                                "image": "busybox:1.37",
+                                "volumeMounts": [_DATA, {**_DATA, "subPath": "x"}],
+                            }
+                        ],
+                        "volumes": [_CLAIM],
+                    }
+                }
             ),
         ),
     ),
