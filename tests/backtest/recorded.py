@@ -9,6 +9,7 @@ from kintsugi.core.advisor.saved import saved_looks
 from kintsugi.core.backtest.completion import completed
 from kintsugi.core.backtest.observation import Observed, observed
 from kintsugi.core.backtest.replay import Replay, Terms, replay
+from kintsugi.core.finding import Severity
 from kintsugi.core.snapshot import Page
 from kintsugi.ports.engines import Address
 from kintsugi.ports.errors import Unavailable
@@ -102,6 +103,17 @@ def found(made: Replay) -> list[tuple[str, str]]:
 def done(made: Replay) -> list[tuple[str, str]]:
     """What would have been done, to whom, in order."""
     return [(deed.what, deed.instance) for deed in made.deeds]
+
+
+def suspected(made: Replay) -> set[tuple[str, str]]:
+    """Who was suspected, and of what."""
+    return {(d.instance, d.detector) for d in made.timeline.doubts if d.severity is Severity.SUSPECT}
+
+
+def advised(made: Replay, detector: str) -> set[str]:
+    """Whom this detector gave an advice on."""
+    doubts = made.timeline.doubts
+    return {d.instance for d in doubts if d.severity is Severity.ADVICE and d.detector == detector}
 
 
 def backtest(text: str, deployment: DeepSeekV4Deployment, every: float = EVERY, infer: bool = True) -> Replay:

@@ -1,9 +1,22 @@
 """A recorded hour with one fault in it: the backtest names that fault, and nothing else."""
 
+import random
+
 import pytest
 
 from kintsugi.core.snapshot import Failure
-from tests.backtest.recorded import backtest, change, done, fleet, found, names_of, policy, record
+from tests.backtest.recorded import (
+    advised,
+    backtest,
+    change,
+    done,
+    fleet,
+    found,
+    names_of,
+    policy,
+    record,
+    suspected,
+)
 
 FAULT_AT = 1500.0
 
@@ -26,7 +39,7 @@ async def test_a_hang_is_named_and_nothing_else_is() -> None:
     assert incident.ended == "stillSick"
     assert incident.finding.evidence[0].value >= 60
     assert [outcome for outcome, _ in made.outcomes.values()] == ["Cured"]
-    assert {doubt.instance for doubt in made.timeline.doubts} <= {victim}
+    assert suspected(made) == {(victim, "stall")}
 
 
 async def test_a_slow_engine_is_named_and_nothing_else_is() -> None:
@@ -53,16 +66,15 @@ async def test_fragmentation_of_an_engine_whose_youth_was_not_recorded_is_advice
     made = backtest(text, policy())
     assert found(made) == []
     assert done(made) == []
-    assert {(d.instance, d.detector, d.severity.name) for d in made.timeline.doubts} == {
-        (victim, "fragmentation", "ADVICE")
-    }
+    assert advised(made, "fragmentation") == {victim}
+    assert suspected(made) == set()
 
 
 async def test_a_healthy_hour_holds_nothing() -> None:
     text = await record(await fleet())
     made = backtest(text, policy())
     assert made.pages == 3 * 360
-    assert (found(made), done(made), made.held, made.timeline.doubts) == ([], [], [], [])
+    assert (found(made), done(made), made.held, suspected(made)) == ([], [], [], set())
     assert [len(track.processes) for track in made.timeline.tracks.values()] == [1, 1, 1]
 
 
@@ -82,7 +94,7 @@ async def test_without_inferred_canaries_a_stall_stays_a_suspicion() -> None:
     text = await record(scene, [(600.0, change(victim, hung=True))], seconds=1800.0)
     made = backtest(text, policy(), infer=False)
     assert (found(made), done(made)) == ([], [])
-    assert {(d.instance, d.reason) for d in made.timeline.doubts} == {(victim, "Stalled")}
+    assert suspected(made) == {(victim, "stall")}
     assert made.canaries[scene.uid(victim)] > 2
 
 
@@ -129,6 +141,30 @@ async def test_pages_that_can_not_be_read_lead_to_nothing(failure: Failure) -> N
     made = backtest(await record(scene, acts, seconds=1500.0), policy())
     assert (found(made), done(made)) == ([], [])
     assert made.data["MetricsUnavailable"] > 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_pages_of_which_anything_may_be_missing_lead_to_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    text = await record(await fleet(), seconds=1800.0)
+
+    def damaged(line: str) -> str:
+        if line.startswith("#") or chance.random() > 0.3:
+            return line
+        series, _, _ = line.rpartition(" ")
+        return chance.choice(["", f"{series} NaN\n", f"{series} +Inf\n", "garbage\n"])
+
+    made = backtest("".join(damaged(line) for line in text.splitlines(keepends=True)), policy())
+    assert (found(made), done(made)) == ([], [])
+
+
+@pytest.mark.parametrize("series", ["_total", "vllm:num_requests_", "vllm:"])
+async def test_a_hang_that_the_pages_do_not_show_is_not_guessed_at(series: str) -> None:
+    scene = await fleet()
+    text = await record(scene, [(300.0, change(names_of(scene)[0], hung=True))], seconds=1200.0)
+    kept = [line for line in text.splitlines(keepends=True) if line.startswith("#") or series not in line]
+    made = backtest("".join(kept), policy())
+    assert (found(made), done(made)) == ([], [])
 
 
 async def test_a_record_with_holes_leads_to_nothing() -> None:
