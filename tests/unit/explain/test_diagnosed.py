@@ -20,6 +20,7 @@ from kintsugi.core.preflight.registry import names
 from kintsugi.core.snapshot import Page
 from kintsugi.testing.engine import EngineShape
 from tests.unit.advisor.stage import Load, Stage, fixed
+from tests.unit.advisor.test_real_engine import traffic as real_traffic
 from tests.unit.api.generated import objects
 from tests.unit.explain.fleets import condition, deployment, finding, healthy, instance, remediation
 
@@ -137,6 +138,23 @@ def test_a_hung_engine_is_suspect_by_its_pages_and_nothing_else_is_said_of_it() 
     found = steps(traffic=pages(same, same, same, same))
     assert found["stalled"]["state"] == "suspect"
     assert found["preemptions"]["state"] == "unknown"
+
+
+@pytest.mark.parametrize(("looks", "state"), [(4, "ok"), (7, "suspect")])
+def test_an_engine_that_worked_at_first_and_hangs_at_the_end_of_the_window_is_suspect(
+    looks: int, state: str
+) -> None:
+    early = [page(running=4, kv=0.5, tokens=n, steps=n) for n in range(6)]
+    late = [page(running=4, kv=0.5, tokens=9, steps=9)] * looks
+    found = steps(traffic=pages(*early, *late))["stalled"]
+    assert found["state"] == state
+
+
+def test_a_real_engine_whose_cache_overflowed_shows_its_preemptions() -> None:
+    found = steps(traffic=real_traffic())
+    assert found["preemptions"]["numbers"]["worstPerSecond"] == pytest.approx(5 / 75, abs=1e-3)
+    assert found["preemptions"]["state"] == "ok", "the article's line is far above what hurts a small cache"
+    assert found["orphaned-blocks"]["state"] in ("ok", "unknown")
 
 
 def test_idle_engines_are_not_called_alive_by_their_pages() -> None:
