@@ -7,7 +7,7 @@ import pytest
 
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_head, saved_looks, saved_pages
 from kintsugi.core.backtest.observation import facts_of, observed
-from kintsugi.core.snapshot import Failed, Failure, Instance, Page, Termination
+from kintsugi.core.snapshot import Device, Failed, Failure, Instance, Page, Termination
 from tests.unit.core.staging import instance
 
 PAGE = "vllm:num_requests_running 1.0\n"
@@ -35,6 +35,15 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "unchunked": {"chunked_prefill": False, "max_num_seqs": None},
     "scheduled": {"scheduled_at": 900.5},
+    "served before": {"ready": False, "ready_since": None, "served_before": True},
+    "gpus": {
+        "devices": (
+            Device("nvidia.com/gpu", "GPU-1 | a", "Healthy"),
+            Device("nvidia.com/gpu", "2", "Unhealthy"),
+        )
+    },
+    "gpus of which nothing is said": {"devices": None},
+    "image": {"image": "vllm/vllm-openai:v0.33.0@sha256:abc"},
 }
 
 

@@ -30,11 +30,11 @@ class Asked:
         """Take in the canaries of one pass."""
         for canary in probes:
             process = memory.processes.get(canary.process)
-            witness = process is not None and _is_witness(process, canary)
             busy = process is not None and _busy(process.sample, canary.rank)
-            if witness or busy:
+            of_stall = _held(process, canary)
+            if busy or not of_stall:
                 self.wanted[canary.process.uid] = self.wanted.get(canary.process.uid, 0) + 1
-            if self._infer and busy and not witness:
+            if self._infer and busy and of_stall:
                 self._open[canary.id] = canary
             else:
                 self._unsent.append(canary)
@@ -63,19 +63,17 @@ class Asked:
     def _settle(self, memory: Memory) -> None:
         """Those whose span is over are nobody's evidence any more."""
         for canary in list(self._open.values()):
-            process = memory.processes.get(canary.process)
-            clock = process.stall.ranks.get(canary.rank) if process is not None else None
-            held = clock is not None and (
-                any(ping.id == canary.id for ping in clock.pings)
-                or (clock.admit_ping is not None and clock.admit_ping.id == canary.id)
-            )
-            if not held:
+            if not _held(memory.processes.get(canary.process), canary):
                 del self._open[canary.id]
 
 
-def _is_witness(process: ProcessEvidence, canary: Canary) -> bool:
-    asked = process.errors.round
-    return asked is not None and canary.id in asked.outcomes
+def _held(process: ProcessEvidence | None, canary: Canary) -> bool:
+    """Whether the stall clocks wait for it: only there does a page without a step prove that it was not answered."""
+    clock = process.stall.ranks.get(canary.rank) if process is not None else None
+    if clock is None:
+        return False
+    asked = clock.admit_ping is not None and clock.admit_ping.id == canary.id
+    return asked or any(ping.id == canary.id for ping in clock.pings)
 
 
 def _busy(sample: Sample | None, rank: str) -> bool:

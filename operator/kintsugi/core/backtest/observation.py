@@ -11,10 +11,12 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage
-from kintsugi.core.snapshot import Failed, Failure, Instance, Page, Scrape, Termination
+from kintsugi.core.snapshot import Device, Failed, Failure, Instance, Page, Scrape, Termination
 
 GONE: Final = "gone"
 """What `failed` says of a pod that is not there any more."""
+
+UNKNOWN_DEVICES: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ def facts_of(instance: Instance) -> dict[str, str]:
         "ended": "" if end is None else _time(end.finished_at),
         "seqs": "" if instance.max_num_seqs is None else str(instance.max_num_seqs),
         "chunked": "" if instance.chunked_prefill else "0",
+        "served": "1" if instance.served_before else "",
+        "devices": _devices(instance.devices),
+        "image": quote(instance.image, safe="/:@."),
     }
     if isinstance(instance.scrape, Failed):
         written["failed"] = instance.scrape.failure.value
@@ -102,7 +107,25 @@ def _instance(page: SavedPage, said: Mapping[str, str], scrape: Scrape) -> Insta
         scheduled_at=_number(page, "scheduled"),
         max_num_seqs=None if (seqs := _number(page, "seqs")) is None else int(seqs),
         chunked_prefill=said.get("chunked", "1") == "1",
+        served_before=said.get("served") == "1",
+        devices=_told_devices(said.get("devices")) if "uid" in said else None,
+        image=unquote(said.get("image", "")),
     )
+
+
+def _devices(devices: tuple[Device, ...] | None) -> str:
+    """One word for all of them: `resource|id|health,…`; `unknown` where Kubernetes says nothing of them."""
+    if devices is None:
+        return UNKNOWN_DEVICES
+    return ",".join("|".join(quote(part, safe="") for part in (d.resource, d.id, d.health)) for d in devices)
+
+
+def _told_devices(word: str | None) -> tuple[Device, ...] | None:
+    if word is None:
+        return ()
+    parts = [[unquote(part) for part in each.split("|")] for each in word.split(",")]
+    found = tuple(Device(*each) for each in parts if len(each) == 3)
+    return found if len(found) == len(parts) else None
 
 
 def _termination(page: SavedPage, said: Mapping[str, str]) -> Termination | None:

@@ -24,7 +24,10 @@ CANARIES: Final = (
     "hang without work is not found, and an engine whose counters lie is taken for hung"
 )
 NO_CANARIES: Final = "stall: no canary is imagined, so a stall stays a suspicion"
-ROUNDS: Final = "errors: a round of canaries decides, and none can be sent: it stays a suspicion"
+ROUNDS: Final = (
+    "errors, starved admission and corrupted output: what convinces are the answers to canaries and probes, and none "
+    "can be sent: they stay suspicions"
+)
 PODS: Final = (
     "dead, device health and starts over budget: the pods' own states are not in this history (kintsugi record keeps "
     "them); a process is taken for Ready since its first page here, unless it had been running for two hours by then"
