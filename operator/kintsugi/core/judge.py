@@ -232,8 +232,7 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     if process.devices.clocks:
         found += device_findings(process.devices, instance.node, now, times)
     if process.queues.ranks:
-        clocks = process.stall.ranks
-        found += collapsed_findings(process.queues, clocks, one.limit, fresh, mono, now, times)
+        found += collapsed_findings(process.queues, process.stall.ranks, fresh, mono, now, times)
     found += slow_findings(process.slow, siblings.by_pool[instance.pool], now, times)
     if fresh and process.sample is not None:
         found += load_findings(process.load, process.sample, process.missing_ranks, now, times)

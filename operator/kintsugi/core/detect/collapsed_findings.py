@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from kintsugi.core.detect.collapsed import CANARIES, QueueState, RankQueue
-from kintsugi.core.detect.stalled import Limits, RankClock, blocked
+from kintsugi.core.detect.stalled import RankClock
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.times import Times
 
@@ -11,21 +11,20 @@ from kintsugi.core.times import Times
 def collapsed_findings(
     state: QueueState,
     clocks: Mapping[str, RankClock],
-    limit: Limits,
     fresh: bool,
     mono: float,
     now: float,
     times: Times,
 ) -> list[Finding]:
-    """The statement on each starved rank. What the admission clock says as well, it says alone."""
+    """The statement on each starved rank. A suspicion that the admission clock has too, it tells alone."""
     found: list[Finding] = []
     for name, queue in sorted(state.ranks.items()):
         if not queue.sick and not queue.starved:
             continue
         clock = clocks.get(name)
-        if clock is not None and clock.admit_ping is not None and (blocked(clock, limit) or not queue.sick):
-            continue
-        found.append(_finding(name, state, queue, fresh, mono, now, times))
+        told_already = clock is not None and clock.admit_ping is not None
+        if queue.sick or not told_already:
+            found.append(_finding(name, state, queue, fresh, mono, now, times))
     return found
 
 
