@@ -55,6 +55,7 @@ async def test_a_hang_is_explained_from_the_closed_gate_to_the_cure() -> None:
     assert found["instances"] == []
     (past,) = found["past"]
     assert (past["instance"], past["trigger"], past["outcome"]) == (victim, "stall", "Cured")
-    assert any(each["signal"] == "canaries unanswered" and each["value"] == 3 for each in past["evidence"])
+    evidence = {each["signal"]: each["value"] for each in past["evidence"]}
+    assert evidence["canaries unanswered"] >= 3, evidence
     stall = next(each for each in explain(scene)["watched"] if each["trigger"] == "stall")
     assert stall["record"]["cured"] == 1
