@@ -209,3 +209,15 @@ def test_offload_of_several_nodes_is_counted_by_pod() -> None:
     short = {**engine, "resources": {"limits": {"memory": "320Gi"}}}
     assert "OffloadMemory" not in {rule for _, rule, _ in found(whole(engine=enough, hardware=hardware))}
     assert "OffloadMemory" in {rule for _, rule, _ in found(whole(engine=short, hardware=hardware))}
+
+
+def test_names_that_kubernetes_lacks_below_variables_are_errors() -> None:
+    engine = {
+        "env": [{"name": "A", "valueFrom": {"secretKeyReff": {"name": "s", "key": "k"}}}],
+        "envFrom": [{"secretRefs": {"name": "s"}}, 3, {"secretRef": {"name": "s", "kee": 1}}],
+    }
+    listed = found(whole(pools=[{"name": "a", "engine": engine}]))
+    at = "spec.pools[0].engine"
+    assert ("Error", "UnknownPodField", f"{at}.env[0].valueFrom.secretKeyReff") in listed
+    assert ("Error", "UnknownPodField", f"{at}.envFrom[0].secretRefs") in listed
+    assert ("Error", "UnknownPodField", f"{at}.envFrom[2].secretRef.kee") in listed

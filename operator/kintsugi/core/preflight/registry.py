@@ -22,6 +22,7 @@ from kintsugi.core.preflight.rules import (
     pools,
     precision,
     start,
+    variables,
     wrapper,
 )
 
@@ -38,6 +39,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *conflicts.RULES,
     *wrapper.RULES,
     *environment.RULES,
+    *variables.RULES,
     *start.RULES,
     *memory.RULES,
     *pod.RULES,

@@ -58,6 +58,8 @@ def unknown_fields(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("Error", UNKNOWN, problem.path, f"{problem.path} {text}{hint}", cure)
     for at, template in pod_templates(raw):
         yield from _unknown_in_template(at, template)
+    for at, engine in _engines(raw):
+        yield from _unknown_in_variables(at, engine)
 
 
 def _same_name(path: str) -> str:
@@ -122,6 +124,30 @@ def pod_templates(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
         for name in _TEMPLATES:
             if isinstance(owner.get(name), Mapping):
                 yield f"{at}.{name}", owner[name]
+
+
+def _engines(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    spec = _map(raw.get("spec"))
+    pools = spec.get("pools")
+    places = [("spec.engine", spec)]
+    places += [
+        (f"spec.pools[{i}].engine", _map(p)) for i, p in enumerate(pools if isinstance(pools, list) else ())
+    ]
+    yield from ((at, _map(owner.get("engine"))) for at, owner in places)
+
+
+def _unknown_in_variables(at: str, engine: Mapping[str, Any]) -> Iterator[Finding]:
+    """Below `env` and `envFrom` stands what Kubernetes defines, and other names are dropped in silence."""
+    variables = [{"valueFrom": _map(entry).get("valueFrom")} for entry in _items(engine.get("env"))]
+    container = {"env": variables, "envFrom": [*_items(engine.get("envFrom"))]}
+    for problem in unknown_pod_fields({"spec": {"containers": [container]}}):
+        cure = "correct the name" if "did you mean" in problem.message else "remove it"
+        path = problem.path.replace("spec.containers[0]", at, 1)
+        yield Finding("Error", UNKNOWN_IN_POD, path, f"{path} {problem.message}", cure)
+
+
+def _items(node: Any) -> list[Any]:
+    return node if isinstance(node, list) else []
 
 
 def template_faults(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
