@@ -179,6 +179,27 @@ def _gpu_count(view: View) -> Iterator[Said]:
             )
 
 
+def _request_beyond_limit(view: View) -> Iterator[Said]:
+    for pool in view.pools:
+        resources = mapping(pool.container.get("resources"))
+        limits, requests = mapping(resources.get("limits")), mapping(resources.get("requests"))
+        for name in ("memory", "ephemeral-storage"):
+            asked, most = bytes_of(requests.get(name)), bytes_of(limits.get(name))
+            if not asked or not most or asked <= most:
+                continue
+            for kind in ("requests", "limits"):
+                field = f"engine.resources.{kind}.{name}"
+                path = pool.template_path("engine", "resources", kind, name) or pool.path(field)
+                if pool.template_path("engine", "resources", kind, name) or pool.says(field):
+                    yield Said(
+                        path,
+                        f"leaves a request of {requests[name]} above the limit of {limits[name]} ({name}): Kubernetes refuses "
+                        "the pod",
+                        "make the request at most the limit",
+                    )
+                    break
+
+
 _OFFLOAD: Final = {"kvOffload": {"hostMemoryPerEngine": "200Gi"}}
 _DP4: Final = {"args": {"dataParallelSize": 4}}
 _CONNECTOR: Final = [
@@ -259,6 +280,21 @@ RULES: Final = (
         check=_beyond_limit,
         good=(example(engine={"shm": {"size": "16Gi"}, "resources": {"limits": {"memory": "256Gi"}}}),),
         bad=(example(engine={"shm": {"size": "64Gi"}, "resources": {"limits": {"memory": "64Gi"}}}),),
+    ),
+    Rule(
+        name="RequestBeyondLimit",
+        severity="Error",
+        summary="The engine's container asks for more than its limit lets it use.",
+        why="Kubernetes refuses the pod, and the operator would try again for ever.",
+        sources=("https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",),
+        check=_request_beyond_limit,
+        good=(
+            example(engine={"resources": {"requests": {"memory": "500Gi"}, "limits": {"memory": "512Gi"}}}),
+        ),
+        bad=(
+            example(engine={"resources": {"requests": {"memory": "600Gi"}, "limits": {"memory": "512Gi"}}}),
+            example(engine={"resources": {"requests": {"memory": "600Gi"}}}, podTemplate=_limit("512Gi")),
+        ),
     ),
     Rule(
         name="GpuCountContradicts",

@@ -1,5 +1,6 @@
 """Model and engine version: whether that engine can load that checkpoint at all (S05, A1, A7)."""
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final
@@ -13,6 +14,11 @@ _OFFICIAL: Final = "deepseek-ai/DeepSeek-V4-Flash-0731"
 _V41: Final = "deepseek-ai/DeepSeek-V4.1-Flash"
 _OF_VLLM: Final = ("vllm-openai", "vllm")
 """Names of images whose tags are vLLM's versions."""
+_IMAGE: Final = re.compile(
+    r"^([A-Za-z0-9.-]+(:\d{1,5})?/|\[[0-9a-fA-F:.]+\](:\d{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:\w[\w.-]{0,127})?(@\S+)?$",
+    re.ASCII,
+)
+"""Names that the kubelet can read (distribution's reference grammar); digests are not looked at."""
 
 
 def image(tag: str) -> dict[str, str]:
@@ -49,6 +55,17 @@ def _too_old(view: View) -> Iterator[Said]:
                 f"is vLLM {pool.version}, and {pool.model.id} needs at least {pool.model.min_engine}: an older one "
                 "does not know its architecture and ends after the GPUs are taken",
                 f"use an image of vLLM {pool.model.min_engine} or later",
+            )
+
+
+def _image_name(view: View) -> Iterator[Said]:
+    for pool in view.pools:
+        written = pool.pool.engine.image
+        if written and not _IMAGE.match(written):
+            yield Said(
+                pool.path("engine.image"),
+                f"is {written[:80]!r}, which is no name of an image: registry and path in small letters, then :tag or @digest",
+                "write it as registry/path:tag, without https:// and spaces",
             )
 
 
@@ -132,6 +149,23 @@ RULES: Final = (
             example(engine=image("nightly")),
             example(engine=image("deepseekv4-cu130")),
             example(engine={"image": "localhost:5000/vllm"}),
+        ),
+    ),
+    Rule(
+        name="ImageName",
+        severity="Error",
+        summary="engine.image is no name of an image.",
+        why="The kubelet says InvalidImageName, and no pod of the deployment ever starts.",
+        sources=("https://kubernetes.io/docs/concepts/containers/images/#image-names",),
+        check=_image_name,
+        good=(
+            example(engine=image("v0.33.0")),
+            example(engine={"image": "localhost:5000/a/b_c:X-1@sha256:" + "0" * 64, "version": "0.33.0"}),
+        ),
+        bad=(
+            example(engine={"image": "vllm/vllm openai:v0.33.0"}),
+            example(engine={"image": "https://registry.corp/vllm:v0.33.0"}),
+            example(pools=[{"name": "a", "engine": {"image": "vllm/vLLM-OpenAI:v0.33.0"}}]),
         ),
     ),
     Rule(

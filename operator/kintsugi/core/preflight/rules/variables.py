@@ -42,6 +42,13 @@ def _owners(view: View) -> Iterator[tuple[str, Json]]:
 
 
 def _variable(at: str, entry: Json) -> Iterator[Said]:
+    name = entry.get("name")
+    if isinstance(name, str) and ("=" in name or not name.isascii() or not name.isprintable()):
+        yield Said(
+            f"{at}.name",
+            f"is {name[:40]!r}, and the name of a variable has printable ASCII characters without '=': Kubernetes refuses the pod",
+            "correct the name",
+        )
     source = entry.get("valueFrom")
     if source is None or "$patch" in entry:
         return
@@ -84,7 +91,7 @@ RULES: Final = (
     Rule(
         name="VariableSource",
         severity="Error",
-        summary="An environment variable has no source, several, or one that is not whole.",
+        summary="An environment variable has no source, several, one that is not whole, or no legal name.",
         why="Kubernetes refuses the pod, and the operator would try again for ever.",
         sources=("https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/",),
         check=_sources,
@@ -96,6 +103,7 @@ RULES: Final = (
         ),
         bad=(
             example(engine=_from()),
+            example(engine={"env": [{"name": "A=B", "value": "c"}]}),
             example(engine=_from(secretKeyRef={"name": "s"})),
             example(engine=_from(secretKeyRef=_SECRET, fieldRef={"fieldPath": "status.podIP"})),
             example(engine={"envFrom": [{"prefix": "A_"}]}),
