@@ -1,11 +1,13 @@
 """A recorded hour with one fault in it: the backtest names that fault, and nothing else."""
 
 import random
+from typing import Any
 
 import pytest
 
 from kintsugi.core.snapshot import Failure
 from tests.backtest.recorded import (
+    EVERY,
     advised,
     backtest,
     change,
@@ -17,6 +19,7 @@ from tests.backtest.recorded import (
     record,
     suspected,
 )
+from tests.scenarios.stage import warm
 
 FAULT_AT = 1500.0
 
@@ -203,3 +206,26 @@ async def test_a_process_that_ends_is_followed_by_its_next_one() -> None:
     track = made.timeline.tracks[scene.uid(victim)]
     assert len(track.processes) == 2
     assert "Starting" in {span.verdict.value for span in track.spans}
+
+
+@pytest.mark.parametrize("fault", [{"hung": True}, {"slow": 3.0}], ids=["hang", "slow"])
+async def test_what_it_says_is_what_the_operator_does(fault: dict[str, Any]) -> None:
+    """The same fault, once recorded and replayed, once healed by the operator itself: the same steps at the same times."""
+    past = await fleet()
+    victim = names_of(past)[0]
+    after = 2700.0  # a judge learns for 40 minutes before it can call an engine slow
+    made = backtest(await record(past, [(after, change(victim, **fault))], after + 1500.0), policy())
+    assert made.first is not None
+    said = {deed.what: deed.time - made.first - after for deed in made.deeds}
+    live = await warm({"short": 3}, then=EVERY, healing={"mode": "Act"})
+    pod = names_of(live)[0]
+    await live.run(after)
+    onset = live.cluster.clock.now()
+    live.engines.change(pod, **fault)
+    await live.until_removed()
+    timeline = live.newest().status.timeline
+    assert timeline.withdrawn is not None
+    assert timeline.released is not None
+    assert said["Withdraw"] == pytest.approx(timeline.withdrawn.timestamp() - onset, abs=2 * EVERY)
+    assert said["Release"] == pytest.approx(timeline.released.timestamp() - onset, abs=2 * EVERY)
+    assert said["Evict"] - said["Release"] <= 300.0 + 2 * EVERY

@@ -1,16 +1,18 @@
 """The replay: each moment of a history through the judge and the decision that run in a cluster, in its own time."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kintsugi.api.objects import DeepSeekV4Deployment
+from kintsugi.api.status import DeploymentStatus
 from kintsugi.core.accept import refusals
 from kintsugi.core.backtest.asked import Asked
 from kintsugi.core.backtest.moments import Moment, moments
 from kintsugi.core.backtest.observation import Observed
-from kintsugi.core.backtest.timeline import Timeline
+from kintsugi.core.backtest.timeline import WELL, Timeline
 from kintsugi.core.backtest.world import World
 from kintsugi.core.decide import decide
 from kintsugi.core.evidence import Memory
@@ -20,6 +22,7 @@ from kintsugi.core.plan import Action, Plan
 from kintsugi.core.snapshot import Page, Snapshot
 from kintsugi.core.times import effective_times
 
+QUIET_SECONDS: Final = 60.0
 WIDEST: Final = 30.0
 """Seconds between two looks beyond which nothing is evidence (hang paper §1.3), so that there is nothing to replay."""
 
@@ -118,7 +121,7 @@ def replay(observations: Iterable[Observed], terms: Terms, watch: Callable[[floa
     times = effective_times(deployment.spec)
     world = World(deployment, terms.paused, terms.start_seconds, terms.free_gpu)
     made = Replay(terms, Timeline(bridge=3 * terms.every), refused=refusals(deployment))
-    memory, asked = Memory(), Asked(terms.infer)
+    memory, asked, quiet = Memory(), Asked(terms.infer), _Quiet()
     for moment in moments(_noting(observations, made), terms.every):
         watch(moment.now)
         _check_pools(moment, deployment)
@@ -127,14 +130,36 @@ def replay(observations: Iterable[Observed], terms: Terms, watch: Callable[[floa
         heard = tuple(replace(i, canaries=told.get(i.uid, ())) for i in snapshot.instances)
         judgement = judge(replace(snapshot, instances=heard), times, memory)
         asked.note(judgement.probes, memory)
-        seen = world.acted_on(snapshot, times)
-        judged = _judged(judgement, world, moment.now)
-        plan = decide(seen, judged, times)
-        actions = world.apply(plan, seen)
         _note_pass(made, moment, judgement)
-        _note_plan(made, plan, actions, seen)
+        if quiet.over(moment, judgement, world.deployment.status):
+            seen = world.acted_on(snapshot, times)
+            plan = decide(seen, _judged(judgement, world, moment.now), times)
+            _note_plan(made, plan, world.apply(plan, seen), seen)
     made.canaries = asked.wanted
     return made
+
+
+@dataclass(slots=True)
+class _Quiet:
+    """A fleet that is well, changes nothing and has nothing under way is decided on once a minute: half of the cost."""
+
+    decided: float = -math.inf
+    fleet: tuple[tuple[object, ...], ...] = ()
+
+    def over(self, moment: Moment, judgement: Judgement, status: DeploymentStatus) -> bool:
+        """Whether there may be something to decide in this pass."""
+        books = status.remediations
+        busy = books.active or books.withheld or books.storms or books.breakers
+        well = all(verdict.verdict in WELL for verdict in judgement.verdicts.values())
+        fleet = tuple(
+            (i.uid, i.started_at, i.ready, i.in_rotation, i.member, i.deleting, i.revision)
+            for i in moment.instances
+        )
+        same = fleet == self.fleet and moment.now - self.decided < QUIET_SECONDS
+        if well and same and not busy:
+            return False
+        self.fleet, self.decided = fleet, moment.now
+        return True
 
 
 def _noting(observations: Iterable[Observed], made: Replay) -> Iterable[Observed]:
