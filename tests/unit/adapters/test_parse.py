@@ -14,7 +14,7 @@ from kintsugi.adapters.kube.parse import (
     rfc3339_micro,
     served_model,
 )
-from kintsugi.core.snapshot import Device, Failed, Failure, Instance, NodeRoom, Termination
+from kintsugi.core.snapshot import Failed, Failure, Instance, NodeRoom, Termination
 
 NO_PAGE = Failed(Failure.NO_ADDRESS, "not asked", 0.0)
 T0 = 1_767_225_600.0
@@ -390,42 +390,3 @@ def test_a_pod_holds_the_larger_of_its_containers_and_its_init_containers() -> N
     sidecar = each(2, restartPolicy="Always")
     assert pod_gpus({"spec": {"containers": [each(3)], "initContainers": [sidecar, each(2)]}}) == 5
     assert pod_gpus({"spec": {"containers": [{}]}}) == 0
-
-
-def reported(*resources: tuple[str, str, Any]) -> dict[str, Any]:
-    """A status whose engine container holds devices: (resource, id, health)."""
-    said = [
-        {"name": name, "resources": [{"resourceID": id_, "health": health}]}
-        for name, id_, health in resources
-    ]
-    return {"containerStatuses": [{"name": "engine", "allocatedResourcesStatus": said}]}
-
-
-@pytest.mark.parametrize(
-    ("status", "devices"),
-    [
-        (
-            reported(("nvidia.com/gpu", "GPU-0", "Unhealthy")),
-            (Device("nvidia.com/gpu", "GPU-0", "Unhealthy"),),
-        ),
-        (
-            reported(("nvidia.com/mig-1g.10gb", "MIG-1", "Healthy")),
-            (Device("nvidia.com/mig-1g.10gb", "MIG-1", "Healthy"),),
-        ),
-        (reported(("claim:gpus/one", "GPU-3", "Unknown")), (Device("claim:gpus/one", "GPU-3", "Unknown"),)),
-        (reported(("nvidia.com/gpu", "GPU-0", None)), (Device("nvidia.com/gpu", "GPU-0", "Unknown"),)),
-        (reported(("nvidia.com/gpu", "GPU-0", "Sideways")), (Device("nvidia.com/gpu", "GPU-0", "Unknown"),)),
-        (reported(("rdma/hca", "mlx5_0", "Unhealthy")), None),
-        ({}, None),
-        ({"containerStatuses": [{"name": "engine", "allocatedResourcesStatus": "odd"}]}, None),
-    ],
-)
-def test_devices_are_what_kubernetes_says_of_the_gpus(status: dict[str, Any], devices: object) -> None:
-    assert instance(pod(status), NO_PAGE).devices == devices
-
-
-def test_a_pod_without_gpus_has_no_devices_to_tell_of() -> None:
-    assert instance(pod({}, containers=[{"name": "engine", "image": "vllm:0.32"}]), NO_PAGE).devices == ()
-    assert (
-        instance(pod({}, containers=[{"name": "engine", "image": "vllm:0.32"}]), NO_PAGE).image == "vllm:0.32"
-    )
