@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kintsugi.core.finding import Detector
+from kintsugi.core.series import LONG_GAP_SECONDS
 from kintsugi.testing.simulation.pod import Pod
 from kintsugi.testing.simulation.rank import RankEngine
 from kintsugi.testing.simulation.trial import Trial
@@ -17,6 +18,7 @@ from kintsugi.testing.simulation.trial import Trial
 Begin = Callable[[Trial, Pod, random.Random], float]
 """Makes the pod sick; the moment from which its bars count (monotonic seconds, perhaps in the future)."""
 LEAST_LOAD: Final = 2.0
+LEAST_SLOW: Final = 2.2
 IDLE_SECONDS: Final = 120.0
 PATIENCE_SECONDS: Final = 3_600.0
 
@@ -99,8 +101,17 @@ def hang_of_one_rank(trial: Trial, pod: Pod, luck: random.Random) -> float:
 
 
 def slow(trial: Trial, pod: Pod, luck: random.Random) -> float:
-    """Every step takes 2.2 to 5 times as long: 55 to 80 % of the rate are lost."""
-    pod.slow_from, pod.slow = _moment(trial, luck), luck.uniform(2.2, 5.0)
+    """Every step takes 2.2 to 5 times as long: 55 to 80 % of the rate are lost.
+
+    A step that then lasts 2.5 s or more counts as a wait, not as a step, and more than a tenth of those make the window
+    Unknown (slow §2): engines with such steps are slowed less here. It is a limit of the detector.
+    """
+    limits, cost = pod.temper.limits, pod.temper.cost
+    whole = cost.table(limits.seqs)[-1] + cost.context + (limits.chunk or 0) * (cost.prompt + cost.attention)
+    most = min(5.0, 0.8 * LONG_GAP_SECONDS / whole)
+    if most < LEAST_SLOW:
+        raise NeverHappened
+    pod.slow_from, pod.slow = _moment(trial, luck), luck.uniform(LEAST_SLOW, most)
     return pod.slow_from
 
 
