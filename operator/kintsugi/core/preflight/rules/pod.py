@@ -11,6 +11,9 @@ METRICS_DIRECTORY: Final = "/tmp"  # a path in the engine's container, not of th
 """Where vLLM's API server makes the directory of its metrics unless PROMETHEUS_MULTIPROC_DIR says another."""
 
 
+_PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+_HOOKS: Final = ("postStart", "preStop")
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _NO_SOURCE: Final = ("name", "$patch", "$retainKeys")
 """Fields of a volume that say nothing of where it comes from."""
 
@@ -83,6 +86,28 @@ def _mounts(at: str, container: Json, known: set[str]) -> Iterator[Said]:
         seen.add(where)
 
 
+def _handlers(view: View) -> Iterator[Said]:
+    for pool in view.pools:
+        for at, template in pool.templates():
+            for kind in ("containers", "initContainers"):
+                for index, container in enumerate(objects(mapping(template.get("spec")).get(kind))):
+                    here = f"{at}.spec.{kind}[{index}]"
+                    life = mapping(container.get("lifecycle"))
+                    places = [(f"{here}.{name}", container.get(name)) for name in _PROBES]
+                    places += [(f"{here}.lifecycle.{name}", life.get(name)) for name in _HOOKS]
+                    yield from (said for path, found in places for said in _one_handler(path, mapping(found)))
+
+
+def _one_handler(path: str, found: Json) -> Iterator[Said]:
+    taken = [name for name in _HANDLERS if found.get(name) is not None]
+    if len(taken) > 1:
+        yield Said(
+            path,
+            f"has {' and '.join(taken)}, and may have one of them: Kubernetes refuses the pod",
+            f"keep one of {', '.join(taken)}",
+        )
+
+
 def _service_links(view: View) -> Iterator[Said]:
     for pool in view.pools:
         path = pool.template_path("enableServiceLinks")
@@ -106,6 +131,12 @@ def _named_vllm(view: View) -> Iterator[Said]:
 
 
 _TMP: Final = {"name": "engine", "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}]}
+
+
+def _engine(**fields: object) -> dict[str, object]:
+    return {"spec": {"containers": [{"name": "engine", **fields}]}}
+
+
 _DATA: Final = {"name": "scratch", "mountPath": "/data"}
 _CLAIM: Final = {"name": "scratch", "persistentVolumeClaim": {"claimName": "rwx"}}
 
@@ -172,6 +203,31 @@ RULES: Final = (
                         "volumes": [_CLAIM],
                     }
                 }
+            ),
+        ),
+    ),
+    Rule(
+        name="HandlersContradict",
+        severity="Error",
+        summary="A probe or a hook of a pod template says two things to do.",
+        why="Kubernetes refuses the pod, and the operator would try again for ever.",
+        sources=(
+            "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
+            "https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/",
+        ),
+        check=_handlers,
+        good=(
+            example(podTemplate=_engine(readinessProbe={"httpGet": {"path": "/health", "port": 8000}})),
+            example(podTemplate=_engine(lifecycle={"preStop": {"sleep": {"seconds": 5}}})),
+        ),
+        bad=(
+            example(
+                podTemplate=_engine(readinessProbe={"tcpSocket": {"port": 1}, "exec": {"command": ["a"]}})
+            ),
+            example(
+                podTemplate=_engine(
+                    lifecycle={"preStop": {"sleep": {"seconds": 5}, "exec": {"command": ["a"]}}}
+                )
             ),
         ),
     ),
