@@ -88,7 +88,8 @@ def served(text: str, folder: Path) -> Iterator[str]:
     assert made.returncode == 0, made.stderr
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
-    with (folder / "server.log").open("w") as log:
+    with (folder / "server.log").open("w") as log, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NO_PROXY", "127.0.0.1")  # whatever stands between this machine and others
         process = subprocess.Popen(
             [
                 str(server),

@@ -1,5 +1,6 @@
 """The same hour out of a real Prometheus server: what is found does not depend on who kept the history."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,7 @@ from kintsugi.api.model import format_timestamp
 from kintsugi.core.advisor.saved import saved_looks
 from kintsugi.core.backtest.observation import observed
 from kintsugi.core.moment import moment
-from kintsugi.core.snapshot import Page
-from kintsugi.ports.errors import Invalid, Unavailable
+from kintsugi.ports.errors import Invalid
 from tests.backtest.promserver import open_metrics, served
 from tests.backtest.recorded import HOUR, change, fleet, names_of, policy_manifest, record
 
@@ -36,8 +36,6 @@ class History:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    import asyncio
-
     async def hour() -> tuple[str, str]:
         scene = await fleet()
         victim = names_of(scene)[1]
@@ -126,17 +124,3 @@ def test_an_empty_history_says_what_to_look_at(history: History, tmp_path: Path)
 def test_the_server_s_refusal_is_told_in_its_words(history: History) -> None:
     with pytest.raises(Invalid, match="refuses the query"):
         list(PrometheusHistory(history.url).looks(0.0, 10.0, "llm", "pod=~"))
-
-
-def test_no_server_is_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy_manifest()))
-    result = CliRunner().invoke(
-        main, ["backtest", "-f", str(tmp_path / "policy.yaml"), "--prometheus", "http://127.0.0.1:9"]
-    )
-    assert result.exit_code == 2
-    assert "gives no answer" in result.output
-    assert not isinstance(result.exception, Unavailable)
-
-
-def test_the_pages_of_the_record_hold_what_the_server_was_given(history: History) -> None:
-    assert all(isinstance(observed(page).instance.scrape, Page) for page in history.pages)
