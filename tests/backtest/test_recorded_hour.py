@@ -229,3 +229,28 @@ async def test_what_it_says_is_what_the_operator_does(fault: dict[str, Any]) -> 
     assert said["Withdraw"] == pytest.approx(timeline.withdrawn.timestamp() - onset, abs=2 * EVERY)
     assert said["Release"] == pytest.approx(timeline.released.timestamp() - onset, abs=2 * EVERY)
     assert said["Evict"] - said["Release"] <= 300.0 + 2 * EVERY
+
+
+async def test_a_pod_that_failed_is_removed_at_once() -> None:
+    scene = await fleet(seconds=700.0)
+    victim = names_of(scene)[0]
+    text = await record(scene, [(600.0, lambda scene: scene.cluster.fail_pod("llm", victim))], seconds=1800.0)
+    made = backtest(text, policy())
+    assert found(made) == [(victim, "dead")]
+    assert {name for _, name in done(made)} == {victim}
+    assert made.deeds[-1].what == "Evict"
+    assert made.deeds[-1].time - made.timeline.incidents[0].sick_at <= 2 * EVERY
+
+
+async def test_a_container_that_ends_again_and_again_is_one_incident() -> None:
+    scene = await fleet(seconds=700.0)
+    victim = names_of(scene)[0]
+    ends = [
+        (600.0 + 200.0 * number, lambda scene: scene.cluster.exit_container("llm", victim))
+        for number in range(6)
+    ]
+    made = backtest(await record(scene, ends, seconds=2400.0), policy())
+    assert found(made) == [(victim, "dead")]
+    assert "dead/RestartsRepeat" in made.timeline.incidents[0].reasons
+    assert not made.timeline.incidents[0].candidate
+    assert done(made)[-1] == ("Evict", victim)

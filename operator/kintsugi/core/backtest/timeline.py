@@ -40,6 +40,7 @@ class Incident:
     """Every `detector/reason` that was Sick in the course of it, in order."""
     ended_at: float | None = None
     ended: str = STILL_SICK
+    restarted: bool = False
     inferred: bool = False
     """It rests on canaries that were not sent, but could not have been answered."""
 
@@ -121,9 +122,11 @@ class Timeline:
 
     def _incident(self, instance: Instance, said: InstanceVerdict, now: float) -> None:
         found = self._open.get(instance.uid)
-        if found is not None and found.process != instance.process and instance.process is not None:
-            self._end(instance.uid, RESTARTED, now)
-            found = None
+        if found is not None and instance.process is not None and found.process != instance.process:
+            found.process, found.restarted = instance.process, True
+            if found.finding.detector is not Detector.DEAD:  # its processes are what a dead one is about
+                self._end(instance.uid, RESTARTED, now)
+                found = None
         sick = [f for f in said.findings if f.severity is Severity.SICK]
         if sick and found is None:
             found = self._open[instance.uid] = Incident(
@@ -144,7 +147,7 @@ class Timeline:
             found.reasons += [] if name in found.reasons else [name]
             found.inferred = found.inferred or (each.detector is Detector.STALLED and each.reason != "Silent")
         if not sick and said.verdict in WELL:
-            self._end(instance.uid, RECOVERED, now)
+            self._end(instance.uid, RESTARTED if found.restarted else RECOVERED, now)
 
     def _end(self, uid: str, how: str, now: float) -> None:
         ended = self._open.pop(uid)
