@@ -1,0 +1,54 @@
+"""`kintsugi simulate`: the same rates with healing on and off, told as a table and as JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kintsugi.__main__ import main
+from kintsugi.testing.simulation import fleetlife
+from kintsugi.testing.simulation.rates import rates
+
+SMALL = ["simulate", "--weeks", "0.005", "--pools", "1", "--replicas", "2", "--fault-days", "0.05"]
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleetlife, "SETTLED_SECONDS", 700.0)
+
+
+def test_both_runs_are_told_with_faults_and_removals_as_json() -> None:
+    answer = CliRunner().invoke(main, [*SMALL, "-o", "json"])
+
+    assert answer.exit_code == 0, answer.output
+    told = json.loads(answer.stdout)
+    healing, person = told["runs"]
+    assert [healing["healing"], person["healing"]] == [True, False]
+    for run in told["runs"]:
+        assert 0 < run["availabilityPercent"] <= 100
+        assert run["requestsLost"] <= run["requests"]
+        assert sum(run["faults"].values()) > 0
+    assert person["removals"] == 0
+    assert healing["falseRemovals"] == 0
+
+
+def test_a_policy_with_several_fleets_is_refused_with_its_name(tmp_path: Path) -> None:
+    one = {
+        "apiVersion": "kintsugi.dev/v1alpha1",
+        "kind": "DeepSeekV4Deployment",
+        "metadata": {"name": "a"},
+        "spec": {"model": {"id": "deepseek-ai/DeepSeek-V4-Flash"}},
+    }
+    path = tmp_path / "fleets.yaml"
+    path.write_text(f"{json.dumps(one)}\n---\n{json.dumps(one)}\n")
+
+    answer = CliRunner().invoke(main, ["simulate", "--policy", str(path)])
+
+    assert answer.exit_code == 2
+    assert "holds 2 DeepSeekV4Deployments" in answer.output
+
+
+def test_eight_gpus_fail_eight_times_as_often_as_one() -> None:
+    assert rates(7, 8).hardware == pytest.approx(8 * rates(7, 1).hardware)
+    assert 1 / rates(7, 8).hardware == pytest.approx(264 * 24, rel=0.01)
