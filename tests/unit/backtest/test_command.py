@@ -197,3 +197,28 @@ def test_recording_without_a_cluster_says_how_to_name_one(
     assert result.exit_code == 2
     assert "Name one with --kubeconfig" in result.output
     assert not (tmp_path / "a.gz").exists()
+
+
+def held(stage: Stage, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    (folder / "policy.yaml").write_text(yaml.safe_dump(manifest))
+    return found(run("-f", folder / "policy.yaml", "--from", stage.record, "-o", "json"))
+
+
+def test_a_pause_holds_everything_back_and_is_named(stage: Stage, tmp_path: Path) -> None:
+    manifest = policy_manifest()
+    manifest["metadata"]["annotations"] = {"kintsugi.dev/pause.freeze": "until Monday"}
+    document = held(stage, tmp_path, manifest)
+    assert document["actions"] == []
+    assert {(each["gate"], each["instance"]) for each in document["withheld"]} == {("paused", stage.victim)}
+    assert document["incidents"][0]["withheld"] == document["withheld"]
+
+
+def test_a_spec_that_the_operator_would_not_run_heals_nobody(stage: Stage, tmp_path: Path) -> None:
+    manifest = policy_manifest()
+    manifest["spec"]["hardware"]["nodesPerInstance"] = 2
+    document = held(stage, tmp_path, manifest)
+    assert any("nodesPerInstance" in said for said in document["refused"])
+    assert document["actions"] == []
+    assert {each["gate"] for each in document["withheld"]} == {"spec"}
+    text = run("-f", tmp_path / "policy.yaml", "--from", stage.record).output
+    assert "The operator would not run this spec, so it would do nothing" in text
