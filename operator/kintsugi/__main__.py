@@ -30,10 +30,16 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "backtest": Entry(
         "kintsugi.cli.backtest:backtest", "Replay a history: what would have been done, when and why."
     ),
-    "explain": Entry("kintsugi.cli.explain:explain", "Say why a fleet is as it is, and what would change it."),
-    "diagnose": Entry("kintsugi.cli.diagnose:diagnose", "Walk the troubleshooting list, with evidence and cure."),
+    "explain": Entry(
+        "kintsugi.cli.explain:explain", "Say why a fleet is as it is, and what would change it."
+    ),
+    "diagnose": Entry(
+        "kintsugi.cli.diagnose:diagnose", "Walk the troubleshooting list, with evidence and cure."
+    ),
     "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
-    "simulate": Entry("kintsugi.cli.simulate:simulate", "Simulate a fleet for weeks, with healing on and off."),
+    "simulate": Entry(
+        "kintsugi.cli.simulate:simulate", "Simulate a fleet for weeks, with healing on and off."
+    ),
     "simulate-engine": Entry(
         "kintsugi.cli.simulate_engine:simulate_engine",
         "Serve as a simulated vLLM engine whose faults can be switched on.",

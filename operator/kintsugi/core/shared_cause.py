@@ -32,16 +32,16 @@ def shared_cause(verdicts: Mapping[str, InstanceVerdict], instances: Iterable[In
     for instance in known:
         for detector in {f.detector for f in verdicts[instance.uid].findings if f.severity is Severity.SICK}:
             sick.setdefault(detector, set()).add(instance.uid)
-    detector = max(sorted(sick, key=lambda d: d.value), key=lambda d: len(sick[d]), default=None)
-    if detector is None or len(sick[detector]) < TOGETHER:
+    most = max(sorted(sick, key=lambda d: d.value), key=lambda d: len(sick[d]), default=None)
+    if most is None or len(sick[most]) < TOGETHER:
         return None
-    fallen = sick[detector]
+    fallen = sick[most]
     if len(fallen) == len(known):
-        return f"{detector.value} on every one of the {len(known)} instances"
+        return f"{most.value} on every one of the {len(known)} instances"
     found = [text for name, trait in _TRAITS if (text := _common(name, trait, known, fallen))]
     if not found:
         return None
-    return f"{detector.value} on {len(fallen)} of {len(known)} instances: {', '.join(found)}"
+    return f"{most.value} on {len(fallen)} of {len(known)} instances: {', '.join(found)}"
 
 
 def engine_version(image: str) -> str:
