@@ -16,11 +16,10 @@ import pytest
 import yaml
 
 from kintsugi.core import names
-from tests.cluster.cluster import Cluster
 from tests.cluster.kube import wait_for
 from tests.demo.venue import kubectl_of
 from tests.integration.fleet import NAME, manifest
-from tests.integration.installed import NAMESPACE, RELEASE, Release, make_namespace, operator_image
+from tests.integration.installed import NAMESPACE, RELEASE, Release
 
 pytestmark = pytest.mark.cluster
 
@@ -91,18 +90,6 @@ class User:
         return [pod for pod in self.get("pods")["items"] if names.POOL_LABEL in pod["metadata"]["labels"]]
 
 
-@pytest.fixture(scope="module")
-def installed(local_cluster: Cluster) -> Iterator[Release]:
-    """The operator, installed by Helm where only restricted pods may run."""
-    release = Release(local_cluster, operator_image())
-    make_namespace(local_cluster, NAMESPACE)
-    release.install()
-    yield release
-    if release.is_installed():
-        release.uninstall()
-    local_cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-
-
 @pytest.fixture
 def user(installed: Release) -> Iterator[User]:
     namespace = f"test-{secrets.token_hex(4)}"
@@ -118,6 +105,14 @@ def stopped(user: User) -> Iterator[User]:
     wait_for("nobody answers", lambda: not addresses(user.release), PATIENCE)
     yield user
     user.release.scale(1)
+
+
+@pytest.fixture
+def gone(installed: Release) -> Iterator[Release]:
+    """The release, uninstalled for as long as the test takes."""
+    installed.uninstall()
+    yield installed
+    installed.install()
 
 
 def addresses(release: Release) -> set[str]:
@@ -268,8 +263,7 @@ def test_every_replica_answers_whoever_leads(user: User) -> None:
 
 
 @pytest.mark.slow
-def test_uninstalling_leaves_nothing_of_it_behind(user: User) -> None:
-    user.release.uninstall()
+def test_uninstalling_leaves_nothing_of_it_behind(user: User, gone: Release) -> None:
     cluster = user.release.cluster
     assert WEBHOOK not in cluster.kubectl("get", "validatingwebhookconfigurations", "-o", "name")
     assert WEBHOOK not in cluster.kubectl("-n", NAMESPACE, "get", "services", "-o", "name")
