@@ -34,7 +34,8 @@ class Kind:
     detector: Detector
     begin: Begin
     withdrawn: float
-    removed: float
+    removed: float | None
+    """None where the verdict only withdraws: the cure is another node."""
     why: str
     """Where the bars come from."""
     ranks: int = 1
@@ -154,6 +155,12 @@ def not_ready_again(trial: Trial, pod: Pod, luck: random.Random) -> float:
     return trial.world.t + START_BUDGET_SECONDS
 
 
+def device_unhealthy(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The device plugin calls its GPU unhealthy, and stays with it."""
+    pod.device = "Unhealthy"
+    return trial.world.t
+
+
 START_BUDGET_SECONDS: Final = 300
 """Written into the deployments of the fault runs, so that a start over budget takes minutes and not hours."""
 
@@ -170,5 +177,6 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "podEnded": Kind(Detector.DEAD, pod_ends, 10, 10, "two passes"),
     "restartsRepeat": Kind(Detector.DEAD, restarts_repeat, 10, 10, "two passes after the third end"),
+    "deviceUnhealthy": Kind(Detector.DEVICE, device_unhealthy, 75, None, "forSeconds 60 + three passes"),
     "notReadyAgain": Kind(Detector.DEAD, not_ready_again, 15, 15, "start budget + three passes"),
 }

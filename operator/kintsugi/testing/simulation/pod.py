@@ -10,6 +10,7 @@ from kintsugi.core.snapshot import (
     Canary,
     CanaryOutcome,
     CanaryResult,
+    Device,
     Failed,
     Failure,
     Instance,
@@ -69,6 +70,8 @@ class Pod:
         self.gap_unready = False
         """The kubelet's probe fails too while the gap lasts."""
         self.flaky_until = -1.0
+        self.device = "Healthy"
+        """What the device plugin says of its GPU."""
         self.shape = Shape(0.0, 0.0)
         self._drift = 0.0
         self._page_at = t
@@ -199,6 +202,7 @@ class Pod:
             max_num_seqs=self.temper.limits.seqs,
             chunked_prefill=self.temper.limits.chunk is not None,
             longest_prefill=self.temper.longest_prefill,
+            devices=(Device("nvidia.com/gpu", "GPU-0", self.device),),
         )
 
     def _scrape(self, t: float, lost: bool) -> Scrape:

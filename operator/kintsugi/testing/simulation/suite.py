@@ -233,8 +233,10 @@ def _one(job: Job, name: str, victim: int, warm: Trial) -> Tally:
     count = tally.faults[name]
     count.runs = 1
     count.found = int(found is not None)
-    if found is not None and removed is not None:
-        count.within_bar = int(found <= kind.withdrawn and removed <= kind.removed)
+    withdrawn = found is not None and found <= kind.withdrawn
+    count.within_bar = int(
+        withdrawn and (kind.removed is None or (removed is not None and removed <= kind.removed))
+    )
     count.delays = [found] if found is not None else []
     if not count.within_bar:
         tally.missed.append(f"{name} (seed {seed}): Sick after {found} s, to be removed after {removed} s")
@@ -249,10 +251,10 @@ def _one(job: Job, name: str, victim: int, warm: Trial) -> Tally:
 
 def _watch(trial: Trial, pod: Pod, kind: Kind, onset: float) -> tuple[float | None, float | None]:
     """Seconds from the onset to the first verdict Sick and to the first that may remove."""
-    until = onset + GRACE * max(kind.withdrawn, kind.removed)
+    until = onset + GRACE * max(kind.withdrawn, kind.removed or 0.0)
     while trial.world.t < until:
         acts = [a for a in trial.acts if a.pod == pod.uid and a.finding.detector is kind.detector]
-        if any(a.removes for a in acts):
+        if any(a.removes or kind.removed is None for a in acts):
             break
         trial.step()
     acts = [a for a in trial.acts if a.pod == pod.uid and a.finding.detector is kind.detector]
