@@ -10,12 +10,12 @@ from kintsugi.__main__ import main
 from kintsugi.testing.simulation import fleetlife
 from kintsugi.testing.simulation.rates import rates
 
-SMALL = ["simulate", "--weeks", "0.005", "--pools", "1", "--replicas", "2", "--fault-days", "0.05"]
+SMALL = ["simulate", "--weeks", "0.01", "--pools", "1", "--replicas", "2", "--fault-days", "0.05"]
 
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleetlife, "SETTLED_SECONDS", 700.0)
+    monkeypatch.setattr(fleetlife, "SETTLED_SECONDS", 640.0)
 
 
 def test_both_runs_are_told_with_faults_and_removals_as_json() -> None:
