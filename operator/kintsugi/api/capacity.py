@@ -7,7 +7,9 @@ from pydantic import Field
 from kintsugi.api.model import Keyed, Model
 from kintsugi.api.remediation import Message, Word
 
-MAX_AMOUNT: Final = 2**62
+MAX_AMOUNT: Final = 10**15
+"""A petabyte, or as many tokens. The API server keeps bounds as floats: beyond 2**53 it would store another number, and
+every apply of the CRD would change it again."""
 Amount = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 MAX_LENGTHS: Final = 16
 

@@ -36,6 +36,20 @@ def test_the_files_in_the_repository_are_current() -> None:
     assert written == crd_files(), "run `kintsugi crds`"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_api_server_can_store_every_bound_as_it_is_written(kind: str) -> None:
+    def bounds(node: Any) -> list[float]:
+        if isinstance(node, list):
+            return [bound for item in node for bound in bounds(item)]
+        if not isinstance(node, dict):
+            return []
+        here = [v for k, v in node.items() if k in ("minimum", "maximum") and isinstance(v, int | float)]
+        return here + [bound for value in node.values() for bound in bounds(value)]
+
+    assert bounds(schema(kind))
+    assert [bound for bound in bounds(schema(kind)) if abs(bound) > 2**53 or float(bound) != bound] == []
+
+
 def test_the_charts_copy_is_current() -> None:
     chart = ROOT / "helm" / "kintsugi" / "templates" / "crds.yaml"
     assert chart.read_text() == helm_template(), f"run `kintsugi crds --helm {chart.relative_to(ROOT)}`"
