@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kintsugi.core.times import Times
-from kintsugi.testing.simulation.cost import CHUNK_TOKENS
+from kintsugi.testing.simulation.cost import CHUNK_TOKENS, drawn
 from kintsugi.testing.simulation.kinds import KINDS, START_BUDGET_SECONDS, Kind, NeverHappened
 from kintsugi.testing.simulation.pod import Pod
 from kintsugi.testing.simulation.temper import Temper, draw_temper
@@ -204,11 +204,12 @@ def faulty(job: Job) -> Tally:
 
 def _busy(temper: Temper, luck: random.Random) -> Temper:
     """So busy that slow steps show, and with prefill in chunks of 0.3 s at most: for such engines the bars hold."""
-    rate = 1 / max(temper.cost.prompt, temper.cost.attention)
+    cost = temper.cost if temper.limits.chunk else drawn(luck)
+    rate = 1 / max(cost.prompt, cost.attention)
     chunk = min(temper.limits.chunk or CHUNK_TOKENS, 256 * max(1, int(0.15 * rate / 256)))
-    limits = replace(temper.limits, chunk=chunk)
+    temper = replace(temper, cost=cost, limits=replace(temper.limits, chunk=chunk))
     load = luck.uniform(0.15, 0.5)
-    return replace(temper, load=load, idle=0.0, day=0.0, giants=0.0, limits=limits, longest_prefill=0.0)
+    return replace(temper, load=load, idle=0.0, day=0.0, giants=0.0, longest_prefill=0.0)
 
 
 def _learnt(trial: Trial) -> bool:
