@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.fleet import NAME, Fleet
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 WINDOW = 10
 
