@@ -229,6 +229,20 @@ def test_an_operator_restart_keeps_the_baseline_and_starts_the_evidence_anew(thr
     assert sick >= 560  # as long as a first time: 600 s less the oldest tenth
 
 
+def test_siblings_that_began_while_all_were_slow_are_no_witnesses_against_an_older_one(
+    three: StepFleet,
+) -> None:
+    played = copy.deepcopy(three)
+    for worker in played.workers:
+        worker.factor = 2.2
+    for worker in played.workers[1:]:
+        worker.engine = Engine([Rank()], start=EPOCH + played.stage.mono)
+
+    seen = played.run(5_400)
+
+    assert never(seen, "Sick")
+
+
 def test_without_the_store_nothing_is_known_for_half_an_hour(three: StepFleet) -> None:
     played = copy.deepcopy(three)
     played.workers[1].factor = 2.5

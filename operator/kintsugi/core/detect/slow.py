@@ -127,7 +127,8 @@ def slow_pass(
         others = owns.get(entry.pool, [])
         peers = residuals.get((entry.pool, entry.revision), []) if entry.watched else []
         level = _level(entry.state, peers)
-        _compare(entry.state, others, level, mono, now, times, drop_percent)
+        near = _level(entry.state, residuals.get((entry.pool, entry.revision), []))
+        _compare(entry.state, others, level, near, mono, now, times, drop_percent)
     _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, drop_percent)
     for entry in entries:
         _learn(entry, memory, residuals.get((entry.pool, entry.revision), []), mono, times)
@@ -160,6 +161,7 @@ def _compare(
     state: SlowState,
     pool_owns: Sequence[float],
     level: float | None,
+    near: float | None,
     mono: float,
     now: float,
     times: Times,
@@ -173,6 +175,8 @@ def _compare(
     if own is not None and state.siblings:
         state.dif = own - _median_without(pool_owns, own)
     d = state.lost()
+    if d is not None and near is not None and near < limit / 2:
+        d = min(d, near)  # as fast as its siblings: they learned their own level while all were slow
     suspect = line(min(SUSPECT_DROP, drop_percent))
     whole = slots_of(times.throughput_window, times)
     state.against.shift(slots, None if d is None else d > limit, whole)
