@@ -1,7 +1,7 @@
 """`kintsugi plan`: what fits, how much of it, and what it costs, before any GPU is rented."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,27 @@ from kintsugi.core.planner.result import PoolPlan
 
 MOST_TOKENS: Final = 16_777_216
 """The longest context that the API takes."""
+
+FLAGS_OF_A_MODEL: Final = frozenset(
+    [
+        "gpu",
+        "gpus",
+        "nodes",
+        "tp",
+        "pp",
+        "dp",
+        "ep",
+        "context",
+        "replicas",
+        "profile",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "gpu_memory_utilization",
+        "engine_version",
+        "offload",
+    ]
+)
+"""What describes an instance in place of a file."""
 
 
 def tokens(text: str | int) -> int:
@@ -99,10 +120,16 @@ def requests(text: str) -> tuple[int, int]:
 def plan(file: Path | None, output: str, plot: Path | None, **said: Any) -> None:
     """Say what fits on which GPUs: weights, KV cache, concurrency, longest context, cost.
 
+    Name a file (-f), or a model (--model) with the options from --gpu to --offload, which a file says itself.
+
     Exit 0: every pool fits. 1: one does not, or cannot be planned. 2: the input can't be read.
     """
     if (file is None) == (said["model"] is None):
         raise click.UsageError("give either --file or --model")
+    if file is not None and (beside := _given(FLAGS_OF_A_MODEL)):
+        raise click.UsageError(
+            f"{', '.join(beside)}: goes with --model; with --file write it in the manifest"
+        )
     catalog, prices = _catalog(said["catalog_file"]), _prices(said["prices"])
     wanted = from_file(file) if file is not None else (from_flags(said),)
     options = _options(said)
@@ -122,6 +149,17 @@ def plan(file: Path | None, output: str, plot: Path | None, **said: Any) -> None
         show(plans)
     if any(made.fits is False for made in plans.values()):
         raise SystemExit(1)
+
+
+def _given(names: Collection[str]) -> list[str]:
+    """Those of these options that were on the command line."""
+    context = click.get_current_context()
+    return [
+        option.opts[-1]
+        for option in context.command.params
+        if option.name in names
+        and context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
 
 
 def _planned(

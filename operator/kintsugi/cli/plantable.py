@@ -1,9 +1,10 @@
 """A plan as tables for people."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from kintsugi.core.planner.figure import Figure
@@ -11,6 +12,8 @@ from kintsugi.core.planner.result import PoolPlan
 
 WIDTH = 140
 """Columns where nobody says how wide the screen is."""
+ROOM_FOR_SOURCES = 110
+"""Columns below which the sources stand under the table: beside it they would be a few letters a line."""
 COLOURS = {"Error": "red", "Warning": "yellow", "Info": "cyan"}
 
 
@@ -22,6 +25,8 @@ def show(plans: Mapping[str, PoolPlan]) -> None:
         word = {True: "[green]fits[/]", False: "[red]does not fit[/]", None: "[yellow]cannot say[/]"}[
             plan.fits
         ]
+        if any(finding.rule == "CannotPlan" for finding in plan.findings):
+            word = "[red]cannot be planned[/]"
         hardware = f"{plan.gpus} x {plan.gpu or 'unknown GPU'}" + (
             f" on {plan.nodes} nodes" if plan.nodes > 1 else ""
         )
@@ -30,7 +35,10 @@ def show(plans: Mapping[str, PoolPlan]) -> None:
             f"{_many(plan.replicas, 'instance')}: {word}"
         )
         if plan.memory is not None:
-            console.print(_figures(plan))
+            table, notes = _figures(plan, console.width < ROOM_FOR_SOURCES)
+            console.print(table)
+            for number, source in enumerate(notes, 1):
+                console.print(Padding(f"({number}) {escape(source)}", (0, 0, 0, 2)), soft_wrap=False)
         if plan.kv is not None:
             console.print(_concurrency(plan))
         _formulas(console, plan)
@@ -45,11 +53,21 @@ def show(plans: Mapping[str, PoolPlan]) -> None:
         console.print()
 
 
-def _figures(plan: PoolPlan) -> Table:
+def _figures(plan: PoolPlan, narrow: bool) -> tuple[Table, list[str]]:
+    """The table, and what stands under it: the sources that its last column numbers, where that is narrow."""
     table = Table(box=None, pad_edge=False)
     for name in ("figure", "value", "low", "high", "basis"):
         table.add_column(name, no_wrap=True)
-    table.add_column("source", overflow="fold")
+    table.add_column("" if narrow else "source", overflow="fold")
+    notes: list[str] = []
+    for *figures, source in _rows(plan):
+        if narrow and source and source not in notes:
+            notes.append(source)
+        table.add_row(*figures, f"({notes.index(source) + 1})" if narrow and source else escape(source))
+    return table, notes
+
+
+def _rows(plan: PoolPlan) -> Iterator[tuple[str, str, str, str, str, str]]:
     memory, kv, cost = plan.memory, plan.kv, plan.cost
     if memory is not None:
         rows = (
@@ -60,36 +78,35 @@ def _figures(plan: PoolPlan) -> Table:
             ("KV cache", memory.kv),
         )
         for name, figure in rows:
-            _row(table, name, figure, 1e9, " GB")
+            yield _row(name, figure, 1e9, " GB")
     if plan.weights is not None:
-        _row(table, "weights, instance", plan.weights, 1e9, " GB")
+        yield _row("weights, instance", plan.weights, 1e9, " GB")
     if kv is not None:
-        _row(table, "KV blocks per engine", kv.engine_blocks, 1, "")
-        _row(table, f"KV tokens, {_many(kv.engines, 'engine')}", kv.tokens, 1, "")
-        table.add_row("longest request", f"{kv.longest:,}", "", "", "", "tokens; never above --max-model-len")
+        yield _row("KV blocks per engine", kv.engine_blocks, 1, "")
+        yield _row(f"KV tokens, {_many(kv.engines, 'engine')}", kv.tokens, 1, "")
+        yield "longest request", f"{kv.longest:,}", "", "", "", "tokens; never above --max-model-len"
     if plan.offload is not None:
-        table.add_row(
+        holds = f"holds {plan.offload_tokens or 0:,} tokens"
+        yield (
             "offload: shm, memory limit",
             f"{plan.offload.shared_memory_bytes / 2**30:,.0f} Gi",
             f"{plan.offload.memory_limit_bytes / 2**30:,.0f} Gi",
             "",
             "assumed",
-            f"least; {_many(plan.offload.engines, 'engine')}, factor {plan.offload.factor:g}; "
-            f"holds {plan.offload_tokens or 0:,} tokens",
+            f"least; {_many(plan.offload.engines, 'engine')}, factor {plan.offload.factor:g}; {holds}",
         )
     if cost is not None:
         money = f" {cost.currency}"
-        _row(table, "cost per hour, pool", cost.pool_hour, 1, money)
-        _row(table, "output tokens/s, instance", cost.tokens_per_second, 1, "")
-        _row(table, "cost per million tokens", cost.per_million_tokens, 1, money)
-    return table
+        yield _row("cost per hour, pool", cost.pool_hour, 1, money)
+        yield _row("output tokens/s, instance", cost.tokens_per_second, 1, "")
+        yield _row("cost per million tokens", cost.per_million_tokens, 1, money)
 
 
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _row(table: Table, name: str, figure: Figure, unit: float, suffix: str) -> None:
+def _row(name: str, figure: Figure, unit: float, suffix: str) -> tuple[str, str, str, str, str, str]:
     def text(value: float) -> str:
         size = value / unit
         return (
@@ -98,9 +115,7 @@ def _row(table: Table, name: str, figure: Figure, unit: float, suffix: str) -> N
             else f"{size:,.2f}{suffix}"
         )
 
-    table.add_row(
-        name, text(figure.value), text(figure.low), text(figure.high), figure.basis, escape(figure.source)
-    )
+    return name, text(figure.value), text(figure.low), text(figure.high), figure.basis, figure.source
 
 
 def _concurrency(plan: PoolPlan) -> Table:

@@ -218,3 +218,29 @@ def test_a_plot_without_matplotlib_names_the_cure(tmp_path: Path, monkeypatch: p
     result = run("--model", FLASH, "--plot", str(tmp_path / "plan.png"))
     assert result.exit_code != 0
     assert "kintsugi[plot]" in result.stderr
+
+
+def test_on_a_narrow_screen_the_sources_stand_under_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kintsugi.cli.plantable.WIDTH", 80)
+    lines = run("--model", FLASH, "--gpu", "H200", "--gpus", "4").output.splitlines()
+    (row,) = (line for line in lines if line.startswith("memory per GPU"))
+    assert row.rstrip().endswith("measured  (1)")
+    assert "(1) catalog, H200" in [line.strip() for line in lines]
+    table = lines[lines.index(row) : next(at for at, line in enumerate(lines) if line.startswith("tokens "))]
+    assert max(map(len, table)) <= 80
+
+
+@pytest.mark.parametrize("beside", [("--gpu", "B200"), ("--replicas", "1"), ("--no-ep",)])
+def test_options_that_a_file_says_itself_are_refused_beside_one(
+    tmp_path: Path, beside: tuple[str, ...]
+) -> None:
+    result = run("-f", written(tmp_path, document()), *beside)
+    assert result.exit_code == 2
+    assert "goes with --model" in result.stderr
+
+
+def test_a_model_that_nobody_knows_is_not_said_to_be_too_large() -> None:
+    result = run("--model", "acme/none", "--gpu", "H200", "--gpus", "8")
+    assert result.exit_code == 1
+    assert "cannot be planned" in result.output
+    assert "does not fit" not in result.output
