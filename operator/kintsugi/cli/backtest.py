@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from kintsugi.adapters.clock import SystemClock
 from kintsugi.api.effective import pools_of
+from kintsugi.api.fields import unknown_field_problems
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
 from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.cli.recordfile import RecordFile
@@ -186,10 +187,14 @@ def _policy(path: Path) -> DeepSeekV4Deployment:
         raise Failed(f"{path}: holds {len(found)} {DEPLOYMENT_KIND}s, one is needed")
     if (fault := fault_of(found[0])) is not None:
         raise Failed(f"{path}: {fault[0] or '.'} {fault[1]}")
+    tried = {key: value for key, value in found[0].items() if key != "status"}
     try:
-        return parse_deployment({key: value for key, value in found[0].items() if key != "status"})
+        policy = parse_deployment(tried)
     except SpecInvalid as error:
         raise Failed(f"{path}: {error}") from error
+    for problem in unknown_field_problems(tried):
+        click.echo(f"Warning: {path}: {problem}", err=True)
+    return policy
 
 
 def _files(sources: tuple[Path, ...]) -> list[Path]:

@@ -29,7 +29,7 @@ def show(found: Mapping[str, Any]) -> None:
         click.echo(f"{found['source']}: nothing to replay.")
         return
     click.echo(
-        f"{found['deployment']}: {len(found['instances'])} pods from {_day(found['from'])} to {_day(found['to'])}, "
+        f"{found['deployment']}: {len(found['instances'])} pod{'' if len(found['instances']) == 1 else 's'} from {_day(found['from'])} to {_day(found['to'])}, "
         f"{found['pages']} pages, a look every {found['everySeconds']:g} s"
     )
     for each in found["refused"]:

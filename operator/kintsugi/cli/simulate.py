@@ -99,6 +99,8 @@ def _spec_of(path: Path) -> dict[str, Any]:
     wanted = from_file(path)
     if len(wanted) != 1:
         raise Unreadable(f"{path}: holds {len(wanted)} DeepSeekV4Deployments; give a file with one")
+    for problem in wanted[0].unknown:
+        click.echo(f"Warning: {path}: {problem}", err=True)
     spec = wanted[0].spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return {name: spec[name] for name in ("model", "healing") if name in spec}
 

@@ -222,3 +222,14 @@ def test_a_spec_that_the_operator_would_not_run_heals_nobody(stage: Stage, tmp_p
     assert {each["gate"] for each in document["withheld"]} == {"spec"}
     text = run("-f", tmp_path / "policy.yaml", "--from", stage.record).output
     assert "The operator would not run this spec, so it would do nothing" in text
+
+
+def test_a_setting_that_nobody_reads_is_named(stage: Stage, tmp_path: Path) -> None:
+    policy = policy_manifest()
+    policy["spec"].setdefault("healing", {})["triggers"] = {"stall": {"detectSecond": 5}}
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(policy))
+    result = run("-f", path, "--from", stage.record, "-o", "json")
+    assert result.exit_code == 0
+    assert "spec.healing.triggers.stall.detectSecond" in result.stderr
+    assert json.loads(result.stdout)["everySeconds"] == 10.0
