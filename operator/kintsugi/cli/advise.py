@@ -113,7 +113,9 @@ def _from_cluster(
     try:
         configuration = load_configuration(kubeconfig, context)
     except (kubernetes.config.ConfigException, OSError) as error:
-        raise Unusable(f"no cluster to read: {error}. Name one with --kubeconfig, or give --from") from error
+        raise Unusable(
+            f"no cluster to read: {str(error).rstrip('.')}. Name one with --kubeconfig, or give --from"
+        ) from error
 
     def wanted(key: Key) -> bool:
         return deployment is None or key.name == deployment

@@ -144,7 +144,7 @@ async def _live(
         configuration = load_configuration(kubeconfig, context)
     except (kubernetes.config.ConfigException, OSError) as error:
         raise Unusable(
-            f"no cluster to read: {error}. Name one with --kubeconfig, or give --from or -f"
+            f"no cluster to read: {str(error).rstrip('.')}. Name one with --kubeconfig, or give --from or -f"
         ) from error
     clock, client = SystemClock(), KubeClient(configuration)
     cluster = KubeCluster(client, clock.now, (namespace,) if namespace else ())

@@ -136,7 +136,9 @@ async def _from_cluster(
     try:
         configuration = load_configuration(kubeconfig, context)
     except (kubernetes.config.ConfigException, OSError) as error:
-        raise Unusable(f"no cluster to read: {error}. Name one with --kubeconfig, or give -f") from error
+        raise Unusable(
+            f"no cluster to read: {str(error).rstrip('.')}. Name one with --kubeconfig, or give -f"
+        ) from error
     client = KubeClient(configuration)
     cluster = KubeCluster(client, SystemClock().now, (namespace,) if namespace else ())
     try:

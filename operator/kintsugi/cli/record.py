@@ -69,7 +69,7 @@ def record(
     try:
         configuration = load_configuration(kubeconfig, context)
     except (kubernetes.config.ConfigException, OSError) as error:
-        raise Unusable(f"no cluster to read: {error}. Name one with --kubeconfig") from error
+        raise Unusable(f"no cluster to read: {str(error).rstrip('.')}. Name one with --kubeconfig") from error
 
     async def run() -> int:
         clock, client = SystemClock(), KubeClient(configuration)
