@@ -97,6 +97,11 @@ def test_a_missing_field_is_named_in_the_message_and_its_holder_in_the_path() ->
         ({"engine": {"args": {"max_num_seqs": 4}}}, "maxNumSeqs"),
         ({"resources": {}}, "spec.engine.resources"),
         ({"podTemplate": {"spec": {"tolerationss": []}}}, "tolerations"),
+        ({"gpus": 8}, "spec.hardware.gpusPerInstance"),
+        ({"hardware": {"nodes": 2}}, "spec.hardware.nodesPerInstance"),
+        ({"tolerations": []}, "spec.podTemplate.spec.tolerations"),
+        ({"pools": [{"name": "a", "nodeSelector": {}}]}, "spec.pools[].podTemplate.spec.nodeSelector"),
+        ({"healing": {"enabled": True}}, "spec.healing.mode"),
     ],
     ids=str,
 )
@@ -105,6 +110,16 @@ def test_an_unknown_field_is_told_where_it_belongs(field: dict[str, Any], meant:
     assert finding.severity == "Error"
     assert meant in finding.message
     assert meant in finding.cure or finding.cure == "correct the name"
+
+
+def test_a_name_that_says_little_is_not_taken_for_a_far_away_field_of_that_name() -> None:
+    (finding,) = check(whole(engine={"path": "/models"}))
+    assert "loraAdapters" not in finding.message
+
+
+def test_a_number_with_a_unit_is_told_how_to_be_written() -> None:
+    (finding,) = check(whole(pools=[{"name": "a", "context": {"maxTokens": "8K"}}]))
+    assert finding.cure == "write a whole number, without unit or quotes: 8192, not 8K"
 
 
 def test_fields_that_the_api_server_dropped_are_read_from_what_was_applied() -> None:

@@ -22,6 +22,31 @@ RESTART: Final = "RestartPolicy"
 
 _IMPERATIVES: Final = ("use ", "set ", "write ", "remove ", "shorten ", "quote ", "choose ", "name ")
 _ARGUMENT: Final = re.compile(r"engine\.args\.([A-Za-z0-9_]+)$")
+_POD_FIELDS: Final = (
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "imagePullSecrets",
+    "priorityClassName",
+    "volumes",
+)
+_ELSEWHERE: Final = {
+    **{name: f"podTemplate.spec.{name}" for name in _POD_FIELDS},
+    **dict.fromkeys(("gpus", "gpuCount", "gpusPerNode"), "hardware.gpusPerInstance"),
+    **dict.fromkeys(("gpuType", "gpuName"), "hardware.gpu"),
+    **dict.fromkeys(("nodes", "nodeCount"), "hardware.nodesPerInstance"),
+}
+"""Names that people know from elsewhere, and the field of a deployment or of a pool that says it here."""
+_ELSEWHERE_ONCE: Final = {
+    "spec.model.name": "spec.model.id",
+    "spec.model.path": "spec.model.source.pvc",
+    "spec.model.source.path": "spec.model.source.pvc",
+    "spec.model.token": "spec.model.source.hub.tokenSecretRef",
+    "spec.healing.enabled": "spec.healing.mode",
+    "spec.healing.dryRun": "spec.healing.mode",
+}
+_OFTEN: Final = ("name", "key", "path", "enabled")
+"""Names that say nothing by themselves: another field of that name is hardly the one that was meant."""
 _TEMPLATES: Final = ("podTemplate", "leaderPodTemplate", "workerPodTemplate")
 
 
@@ -31,6 +56,8 @@ def invalid(path: str, text: str) -> Finding:
         text = text.removeprefix(f"{name} ")
     if text.startswith("must match") and "Ki|Mi" in text:
         return _finding(path, "is no quantity of Kubernetes", "write it as 64Gi (2^30) or 64G (10^9)")
+    if text == "input should be a valid integer":
+        return _finding(path, text, "write a whole number, without unit or quotes: 8192, not 8K")
     if text == "input should be a valid string":
         return _finding(path, text, "write it in quotes")
     for mark in ("; ", ": "):
@@ -52,7 +79,13 @@ def unknown_fields(raw: Mapping[str, Any]) -> Iterator[Finding]:
     for problem in unknown_field_problems(_searchable(raw)):
         text, _, meant = problem.message.partition("; did you mean ")
         path = problem.path
-        better = _same_name(path) or _as_flag(path) or meant.removesuffix("?") or _similar(path)
+        better = (
+            _elsewhere(path)
+            or _same_name(path)
+            or _as_flag(path)
+            or meant.removesuffix("?")
+            or _similar(path)
+        )
         hint = f"; did you mean {better}?" if better else ""
         cure = f"write {better}" if better else "remove it"
         yield Finding("Error", UNKNOWN, problem.path, f"{problem.path} {text}{hint}", cure)
@@ -62,11 +95,19 @@ def unknown_fields(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _unknown_in_variables(at, engine)
 
 
+def _elsewhere(path: str) -> str:
+    """The field that says here what an unknown one says elsewhere; empty where none is known to."""
+    parent, _, name = path.rpartition(".")
+    within = "spec.pools[]" if parent.startswith("spec.pools[") else "spec"
+    here = _ELSEWHERE.get(name)
+    return _ELSEWHERE_ONCE.get(path) or (f"{within}.{here}" if here else "")
+
+
 def _same_name(path: str) -> str:
     """The field whose name, or whose last two names together, is that of an unknown one: `spec.shmSize` is
     `spec.engine.shm.size`, `max_num_seqs` is `maxNumSeqs`. Empty where no field is."""
     name = path.rpartition(".")[2].lower().replace("_", "")
-    found = [known for known in _known_paths() if name in _spellings(known)]
+    found = [known for known in _known_paths() if name in _spellings(known)[name in _OFTEN :]]
     return min(found, key=lambda known: (known.startswith("spec.pools"), known.count("."), known), default="")
 
 
@@ -76,6 +117,8 @@ def _similar(path: str) -> str:
     beside = [k.rpartition(".")[2] for k in _known_paths() if k.rpartition(".")[0] == parent]
     if close := get_close_matches(name, beside, n=1, cutoff=0.5):
         return close[0]
+    if name in _OFTEN:
+        return ""
     everywhere = {
         k.rpartition(".")[2]: k for k in reversed(_known_paths()) if not k.startswith("spec.pools[].")
     }
