@@ -49,7 +49,9 @@ class PrometheusHistory:
             raise self._refusal(str(error)) from error
         except (OSError, ValueError, KeyError) as error:
             # requests' own errors are OSErrors; an answer that is no JSON, or another's JSON, is a ValueError or KeyError
-            raise Unavailable(f"{self._url} gives no answer that Prometheus would give: {error}") from error
+            # Of a failed connection, its cause alone: before it stands the whole query.
+            said = str(error).rpartition("(Caused by ")[2][:500]
+            raise Unavailable(f"{self._url} gives no answer that Prometheus would give: {said}") from error
         return list(answer)
 
     def _refusal(self, said: str) -> PortError:

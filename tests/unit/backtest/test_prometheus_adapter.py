@@ -85,4 +85,5 @@ def test_no_server_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
     assert "gives no answer" in result.output
+    assert len(result.output) < 500, "the query hides the cause"
     assert "Traceback" not in result.output
