@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 import click
+import kubernetes
 import yaml
 
 from kintsugi.adapters.jsonlog import configure
@@ -43,4 +44,10 @@ def catalog_of(path: Path) -> Catalog:
 
 
 async def _run(settings: Settings, kubeconfig: str | None, context: str | None) -> None:
-    await Operator(settings, kubeconfig, context).run()
+    try:
+        operator = Operator(settings, kubeconfig, context)
+    except kubernetes.config.ConfigException as error:
+        raise click.ClickException(
+            f"no cluster to look after: {str(error).rstrip('.')}. Name one with --kubeconfig"
+        ) from error
+    await operator.run()
