@@ -64,7 +64,9 @@ class Unusable(click.ClickException):
     help="With --from: the manifest whose settings were in force.",
 )
 @click.option(
-    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Append every page read to FILE."
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append every page read from a cluster to FILE.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Default: the usual one.")
@@ -86,6 +88,8 @@ def advise(
     Reads the engines of DEPLOYMENT (default: of every one) for a while through the API server, or pages that were saved
     before, and prints suggestions with their arithmetic, and what could not be judged.
     """
+    if source is not None and save is not None:
+        raise click.UsageError("--save keeps what a cluster says; what --from reads is saved already")
     if source is not None:
         reports = [_from_files(source, manifest, window)]
     elif manifest is not None:

@@ -143,6 +143,12 @@ def test_a_manifest_without_saved_pages_is_a_misunderstanding(overflowing: Path)
     assert "--from" in result.output
 
 
+def test_saved_pages_are_not_saved_again(overflowing: Path, tmp_path: Path) -> None:
+    result = run("--from", str(overflowing / "a.txt"), "--save", str(tmp_path / "more"))
+    assert result.exit_code == 2
+    assert "--save" in result.output
+
+
 def test_no_cluster_says_so(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("apiVersion: v1\nkind: Config\n", encoding="utf-8")
     result = run("--kubeconfig", str(tmp_path / "config"))
