@@ -57,18 +57,21 @@ def test_shared_memory_is_emptied_by_a_fresh_pod_and_a_throttled_download_is_lef
         apply(fleet, code)
     for fleet in (full, throttled):
         fleet.wait_until_warm()
-    left, refused = crashed(full), crashed(throttled)
-    name, uid = refused["metadata"]["name"], refused["metadata"]["uid"]
+    left = crashed(full)
     before = full.uids()
 
     mend = full.wait_until_phase(
         "Draining", "Replacing", "Warming", "Probation", "Done", seconds=RESTARTS_SECONDS
     )
     assert mend["spec"]["instance"]["uid"] == left["metadata"]["uid"]
-    assert full.wait_until_done()["status"]["outcome"] == "Cured"
+    done = full.wait_until_done()["status"]
+    assert done["outcome"] == "Cured", done
     assert len(full.uids() & before) == 1, "one pod is new, and one is as it was"
     assert len(full.wait_until_ready()) == 2
 
+    # Only now: two of the operator's few engines that fall sick together are a storm, in which nobody is replaced.
+    refused = crashed(throttled)
+    name, uid = refused["metadata"]["name"], refused["metadata"]["uid"]
     throttled.sight.wait(
         "it says so", lambda: throttled.withheld(name) == "ModelFetchThrottled", RESTARTS_SECONDS
     )
