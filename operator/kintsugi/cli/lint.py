@@ -60,6 +60,9 @@ class Result:
 @click.command("lint")
 @click.argument("files", nargs=-1, metavar="FILE…")
 @click.option(
+    "-f", "--file", "more", multiple=True, metavar="FILE", help="The same as FILE, as kubectl has it."
+)
+@click.option(
     "-o", "--output", type=click.Choice(["table", "json", "sarif"]), default="table", show_default=True
 )
 @click.option(
@@ -69,7 +72,9 @@ class Result:
     help="YAML file with models, GPUs or flags of your own, laid over the built-in catalog.",
 )
 @click.option("--list-rules", is_flag=True, help="Print every rule, and check nothing.")
-def lint(files: tuple[str, ...], output: str, catalog_file: Path | None, list_rules: bool) -> None:
+def lint(
+    files: tuple[str, ...], more: tuple[str, ...], output: str, catalog_file: Path | None, list_rules: bool
+) -> None:
     """Check manifests of DeepSeekV4Deployments; `-` reads standard input.
 
     A file may hold several documents and lists; other kinds are skipped (claims and autoscalers among them are
@@ -80,9 +85,9 @@ def lint(files: tuple[str, ...], output: str, catalog_file: Path | None, list_ru
     if list_rules:
         click.echo(lintoutput.rules(output))
         return
-    if not files:
+    if not files and not more:
         raise click.UsageError("name a file, or - for standard input")
-    result = run(files, _catalog(catalog_file))
+    result = run((*files, *more), _catalog(catalog_file))
     for note in (*result.notes, *result.unreadable):
         click.echo(note, err=True)
     click.echo(lintoutput.shown(result, output))

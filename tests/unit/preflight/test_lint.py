@@ -69,6 +69,12 @@ def test_items_of_a_list_are_checked_one_by_one(tmp_path: Path) -> None:
     assert finding["line"] > 15
 
 
+def test_a_file_may_be_named_as_kubectl_wants_it(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text("kind: DeepSeekV4Deployment\n", encoding="utf-8")
+    assert lint("-o", "json", "-f", str(path)).output == lint("-o", "json", str(path)).output
+
+
 def test_standard_input_is_read(tmp_path: Path) -> None:
     result = lint("-o", "json", "-", stdin=yaml.safe_dump(BAD))
     assert result.exit_code == 1
