@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON ?= python3
 ARGS ?=
 KILLS := tests/integration/healing/test_killed_operator.py
-CHAOS := tests/integration/healing/test_outages.py tests/integration/healing/test_farewell.py
+CHAOS := $(addprefix tests/integration/healing/test_,outages.py farewell.py starts_again.py webhook.py)
 
 SIMULATE ?= full
 
@@ -31,7 +31,7 @@ test: setup  ## Every test but the slow ones, on a real cluster where this machi
 test-cluster: setup  ## The slow scenarios on the real cluster, but for the two suites below
 	$(BIN)/pytest -m slow $(addprefix --ignore=,$(KILLS) $(CHAOS)) $(ARGS)
 
-chaos: setup  ## Outages of nodes, API server and metrics, and fleets that outlive their operator
+chaos: setup  ## Outages of nodes, API server, metrics and operator, crashes, and fleets that outlive their operator
 	$(BIN)/pytest -m slow $(CHAOS) $(ARGS)
 
 remediations: setup  ## The operator killed at each step of a remediation, on the real cluster
