@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from subprocess import CalledProcessError
 from typing import Any
 
 from tests.cluster.cluster import Cluster
@@ -112,6 +113,18 @@ def ask(cluster: Cluster, address: str, port: int = PORT) -> dict[str, Any]:
         cluster.run_inside(["python3", "-c", code], timeout_seconds=15).stdout
     )
     return answer
+
+
+def answers(cluster: Cluster, address: str, port: int = PORT, seconds: float = 30.0) -> dict[str, Any]:
+    """The first answer of the Service at `address`: kube-proxy learns of its endpoints a moment after they are Ready."""
+
+    def look() -> dict[str, Any] | None:
+        try:
+            return ask(cluster, address, port)
+        except CalledProcessError:
+            return None
+
+    return wait_for(f"{address}:{port} answers", look, seconds, every_seconds=0.5)
 
 
 def restarts(thing: dict[str, Any]) -> int:

@@ -45,7 +45,7 @@ def test_a_service_is_reached_from_inside_and_through_a_local_port(
     cluster, namespace = cluster_and_pods
     address = cluster.get("service", "web", namespace)["spec"]["clusterIP"]
     names = {p["metadata"]["name"] for p in probe.pods(cluster, namespace)}
-    assert probe.ask(cluster, address, 80)["host"] in names
+    assert probe.answers(cluster, address, 80)["host"] in names
     port = cluster.expose(address, 80)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"http://127.0.0.1:{port}/", timeout=5) as answer:
