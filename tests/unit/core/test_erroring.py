@@ -32,7 +32,7 @@ class Engine:
     """One engine's counters, and what it does to canaries."""
 
     uid: str = "pod-1"
-    state: ErrorState = field(default_factory=ErrorState)
+    state: ErrorState = field(default_factory=lambda: ErrorState(answered=True))
     http_failed: float = 0.0
     rejections: float = 0.0
     failed: float = 0.0
@@ -189,6 +189,13 @@ def test_three_idle_canaries_that_fail_ask_for_a_round_without_any_traffic() -> 
         assert engine.state.idle_bad == number + 1
     play([engine], lambda number: None, 30)
     assert said(engine) == ("Erroring", Severity.SICK)
+
+
+def test_canaries_that_nobody_in_the_pool_ever_answered_convict_nobody() -> None:
+    engines = [Engine("pod-1", ErrorState(), fails=lambda n: True), Engine("pod-2", ErrorState())]
+    play(engines, failing(engines[0], good=0.5, bad=0.5), 60)
+    assert engines[0].asked == 20
+    assert not engines[0].state.sick
 
 
 def test_own_canaries_are_neither_requests_nor_errors() -> None:

@@ -86,6 +86,8 @@ class ErrorState:
     own_bad: int = 0
     idle_bad: int = 0
     """Canaries outside rounds that failed in a row."""
+    answered: bool = False
+    """A canary of ours was answered in this process: such requests can succeed."""
     counts: Counts = NOTHING
     suspected: bool = False
     """The counts, or three idle canaries, ask for a round."""
@@ -113,6 +115,7 @@ def hear(state: ErrorState, results: Iterable[CanaryResult]) -> None:
     """Take in canaries of ours that ended. What was refused or never connected says nothing."""
     for result in results:
         bad = result.outcome is CanaryOutcome.SERVER_ERROR
+        state.answered = state.answered or result.outcome is CanaryOutcome.ANSWERED
         state.own_bad += bad
         if state.round is not None and result.canary.id in state.round.outcomes:
             state.round.outcomes[result.canary.id] = result.outcome
@@ -179,14 +182,22 @@ def errors_pass(entries: Iterable[Erring], mono: float, now: float, times: Times
     for entry in entries:
         by_pool.setdefault(entry.pool, []).append(entry)
     for pool in by_pool.values():
+        # Where none was ever answered, it may be our canaries that are wrong, and then they convict nobody.
+        works = any(entry.state.answered for entry in pool)
         shown = {entry.uid: entry.state.counts for entry in pool if entry.judged}
         for entry in pool:
             if entry.judged:
-                _judge(entry, shown, mono, now, times, share)
+                _judge(entry, shown, works, mono, now, times, share)
 
 
 def _judge(
-    entry: Erring, shown: Mapping[str, Counts], mono: float, now: float, times: Times, share: float
+    entry: Erring,
+    shown: Mapping[str, Counts],
+    works: bool,
+    mono: float,
+    now: float,
+    times: Times,
+    share: float,
 ) -> None:
     state = entry.state
     state.suspected = state.counts.above(share) or state.idle_bad >= IDLE_STREAK
@@ -200,7 +211,7 @@ def _judge(
     asked = state.round
     if state.shared:
         state.sick = False
-    elif asked is not None and asked.bad >= ROUND_BAD and mono - asked.began < times.erroring_again:
+    elif works and asked is not None and asked.bad >= ROUND_BAD and mono - asked.began < times.erroring_again:
         state.sick, state.cleared = True, False
     if asked is not None and asked.told >= ROUND_CANARIES and asked.bad == 0:
         state.cleared = state.cleared or state.sick
