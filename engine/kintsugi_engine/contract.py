@@ -17,6 +17,15 @@ KV_ORPHANED_BLOCKS_RATIO: Final = "kintsugi_kv_orphaned_blocks_ratio"
 SAMPLE_AGE: Final = "kintsugi_sample_age_seconds"
 """Gauge, seconds: age of the telemetry sample behind the other `kintsugi_` series of this page."""
 
+CONTAINER_MEMORY_ANONYMOUS: Final = "kintsugi_container_memory_anonymous_bytes"
+"""Gauge, bytes: anonymous memory of the engine's own container (`anon` in the cgroup's `memory.stat`). One series a page."""
+
+CONTAINER_MEMORY_SHARED: Final = "kintsugi_container_memory_shared_bytes"
+"""Gauge, bytes: shared memory charged to the same container (`shmem` there), /dev/shm included."""
+
+CONTAINER_MEMORY_LIMIT: Final = "kintsugi_container_memory_limit_bytes"
+"""Gauge, bytes: the container's memory limit (`memory.max`). No series where there is none (`max`)."""
+
 CANARY_REQUEST_ID_PREFIX: Final = "kintsugi-canary-"
 """Request ids (`X-Request-Id`) of the operator's own canaries begin with this."""
 

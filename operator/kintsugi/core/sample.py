@@ -95,7 +95,15 @@ _PART_FIELD: Final[Mapping[tuple[Signal, str], str]] = {
 MAX_RANKS: Final = 256
 """Data-parallel ranks of one pod beyond which a page is not believed."""
 _TELEMETRY: Final = frozenset(
-    {Signal.GPU_FRAGMENTATION, Signal.ORPHANED_RATIO, Signal.BLOCK_WASTE, Signal.SAMPLE_AGE}
+    {
+        Signal.GPU_FRAGMENTATION,
+        Signal.ORPHANED_RATIO,
+        Signal.BLOCK_WASTE,
+        Signal.SAMPLE_AGE,
+        Signal.MEMORY_ANONYMOUS,
+        Signal.MEMORY_SHARED,
+        Signal.MEMORY_LIMIT,
+    }
 )
 
 
@@ -109,7 +117,8 @@ class Sample:
     process_start: float | None = None
     """Start of the engine process in epoch seconds."""
     telemetry: Mapping[Signal, Mapping[str, float]] = field(default_factory=dict)
-    """The `kintsugi_` ratios and ages by worker (`rank` label, with the engine before it where there are several)."""
+    """The `kintsugi_` ratios, ages and bytes by worker (`rank` label, with the engine before it where there are
+    several)."""
     http_good: float | None = None
     http_failed: float | None = None
     rejections: float | None = None

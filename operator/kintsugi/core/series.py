@@ -45,6 +45,9 @@ class Signal(Enum):
     ORPHANED_BLOCKS = "orphaned_blocks"
     BLOCK_WASTE = "block_waste"
     SAMPLE_AGE = "sample_age"
+    MEMORY_ANONYMOUS = "memory_anonymous"
+    MEMORY_SHARED = "memory_shared"
+    MEMORY_LIMIT = "memory_limit"
     PROMPT_LENGTHS = "prompt_lengths"
     PROMPT_LENGTHS_SUM = "prompt_lengths_sum"
     ANSWER_LENGTHS = "answer_lengths"
@@ -140,6 +143,9 @@ TABLE: Final[Mapping[Signal, Row]] = {
     Signal.ORPHANED_BLOCKS: _row(Kind.LOAD, contract.KV_ORPHANED_BLOCKS, part="rank"),
     Signal.BLOCK_WASTE: _row(Kind.RATIO, contract.KV_BLOCK_WASTE, part="rank"),
     Signal.SAMPLE_AGE: _row(Kind.RATIO, contract.SAMPLE_AGE, part="rank"),
+    Signal.MEMORY_ANONYMOUS: _row(Kind.PAGE, contract.CONTAINER_MEMORY_ANONYMOUS),
+    Signal.MEMORY_SHARED: _row(Kind.PAGE, contract.CONTAINER_MEMORY_SHARED),
+    Signal.MEMORY_LIMIT: _row(Kind.PAGE, contract.CONTAINER_MEMORY_LIMIT),
 }
 """Every signal that the judge reads. A name that is not in here is not read."""
 
