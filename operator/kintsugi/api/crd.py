@@ -86,7 +86,10 @@ def _remediation() -> dict[str, Any]:
             _column("Remedy", ".spec.remedy"),
             _column("Phase", ".status.phase"),
             _column("Outcome", ".status.outcome"),
-            _column("Why", ".status.message"),
+            _column("Why", ".status.why", about="What was wrong with the instance."),
+            _column(
+                "Now", ".status.message", about="What is done or waited for; once it is over: how it ended."
+            ),
             _AGE,
             _column("Deployment", ".spec.deployment", wide=True),
             _column("Pool", ".spec.pool", wide=True),

@@ -70,6 +70,8 @@ class Timeline(Model):
     """The evidence began."""
     decided: Timestamp | None = None
     """The attempt was committed."""
+    approved: Timestamp | None = None
+    """A person approved it, where the trigger's mode asks for that."""
     withdrawn: Timestamp | None = None
     """The instance was taken out of traffic."""
     released: Timestamp | None = None
@@ -155,6 +157,12 @@ class BlackBox(Model):
     """The pod's container statuses."""
     events: Annotated[tuple[Remark, ...], Atomic, Field(max_length=MAX_EVENTS)] = ()
     """Kubernetes events of the pod, newest last."""
+    devices: Annotated[tuple[Remark, ...], Atomic, Field(max_length=MAX_CONTAINERS)] = ()
+    """Its GPUs and their health, as far as Kubernetes names them."""
+    missing: Annotated[tuple[Remark, ...], Atomic, Field(max_length=8)] = ()
+    """What could not be taken in time, and why."""
+    taken_at: Timestamp | None = None
+    """When it was taken."""
 
     @classmethod
     def clipped(
@@ -164,6 +172,8 @@ class BlackBox(Model):
         logs: tuple[str, ...] = (),
         container_statuses: tuple[dict[str, Any], ...] = (),
         events: tuple[str, ...] = (),
+        devices: tuple[str, ...] = (),
+        missing: tuple[str, ...] = (),
     ) -> "BlackBox":
         """A black box within the bounds: the newest items, each cut to its size in bytes, are kept.
 
@@ -174,6 +184,8 @@ class BlackBox(Model):
             logs=tuple(_clip(line, MAX_LOG_LINE) for line in logs[-MAX_LOG_LINES:]),
             container_statuses=_fitting(container_statuses[:MAX_CONTAINERS], MAX_CONTAINER_BYTES),
             events=tuple(_clip(event, MAX_EVENT) for event in events[-MAX_EVENTS:]),
+            devices=tuple(_clip(device, MAX_EVENT) for device in devices[:MAX_CONTAINERS]),
+            missing=tuple(_clip(remark, MAX_EVENT) for remark in missing[:8]),
         )
 
 
@@ -186,17 +198,21 @@ class RemediationStatus(Model):
     """How it ended. Absent: it has not."""
     path: RemediationPath | None = None
     """Whether the replacement starts before or after the instance goes, or nothing is replaced."""
+    why: Message = ""
+    """What was wrong with the instance, in a sentence with the figures that convinced: why the pod was killed."""
     message: Message = ""
-    """Why the instance was replaced, or why not, in a sentence."""
+    """What the attempt does or waits for now; once it has ended: how."""
     timeline: Timeline = Timeline()
     """When each step happened."""
     evidence: Annotated[tuple[Evidence, ...], Atomic, Field(max_length=16)] = ()
     """The values that convinced."""
-    gates: Annotated[tuple[GateAnswer, ...], Keyed("name", max_items=16)] = ()
+    gates: Annotated[tuple[GateAnswer, ...], Keyed("name", max_items=32)] = ()
     """The gates that were asked."""
     replacement: Replacement | None = None
     """The pod that took the instance's place."""
     black_box: BlackBox | None = None
     """What the instance left behind."""
+    approved_by: Word = ""
+    """Who approved it, where the trigger's mode asks for that."""
     streams_cut: Annotated[int, Field(ge=0)] | None = None
     """Streams that were still running when the instance went."""
