@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +36,32 @@ def make_namespace(cluster: Cluster, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The Helm release of the operator on `cluster`. Reads go to the API server each time."""
+    """A Helm release of the operator on `cluster`. Reads go to the API server each time."""
 
     cluster: Cluster
     image: str
+    name: str = RELEASE
+    """Of the release, of its namespace, and of everything that it makes."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Values of the chart that differ from its own."""
+
+    @property
+    def service_account(self) -> str:
+        """Its user name, as the audit log has it."""
+        return f"system:serviceaccount:{self.name}:{self.name}"
 
     def install(self, values: Mapping[str, str] | None = None) -> None:
         """`helm install`; returns when the operator is Ready. CRDs that are there already are taken over."""
         repository, _, tag = self.image.rpartition(":")
         said = {
-            "fullnameOverride": RELEASE,
+            "fullnameOverride": self.name,
             "image.repository": repository,
             "image.tag": tag,
+            **self.values,
             **(values or {}),
         }
         self.cluster.helm(
-            *("install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--take-ownership"),
+            *("install", self.name, str(CHART), "--namespace", self.name, "--take-ownership"),
             *("--set-string", ",".join(f"{key}={value}" for key, value in said.items())),
             *("--wait", "--timeout", f"{START_SECONDS:.0f}s"),
             timeout_seconds=START_SECONDS + 30,
@@ -59,16 +69,16 @@ class Release:
 
     def uninstall(self) -> None:
         """`helm uninstall`; returns when the operator's pods are gone."""
-        self.cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
+        self.cluster.helm("uninstall", self.name, "--namespace", self.name, "--wait")
         wait_for("no operator runs", lambda: not self.pods(), START_SECONDS)
 
     def is_installed(self) -> bool:
-        listed = json.loads(self.cluster.helm("list", "--namespace", NAMESPACE, "--output", "json"))
-        return any(release["name"] == RELEASE for release in listed)
+        listed = json.loads(self.cluster.helm("list", "--namespace", self.name, "--output", "json"))
+        return any(release["name"] == self.name for release in listed)
 
     def scale(self, replicas: int) -> None:
         """So many copies, and wait until they run."""
-        self.cluster.kubectl("-n", NAMESPACE, "scale", f"deployment/{RELEASE}", f"--replicas={replicas}")
+        self.cluster.kubectl("-n", self.name, "scale", f"deployment/{self.name}", f"--replicas={replicas}")
         if replicas:
             self.wait_until_ready()
         else:
@@ -76,12 +86,12 @@ class Release:
 
     def replace(self) -> None:
         """A new pod for the operator, which has no restarts behind it that the kubelet would hold against it."""
-        self.cluster.kubectl("-n", NAMESPACE, "delete", "pod", "--all", "--wait=true")
+        self.cluster.kubectl("-n", self.name, "delete", "pod", "--all", "--wait=true")
         self.wait_until_ready()
 
     def kill(self) -> None:
         """SIGKILL to the running operator; the kubelet starts it again in its own time."""
-        self.cluster.kill_container(NAMESPACE, self.pod()["metadata"]["name"], CONTAINER)
+        self.cluster.kill_container(self.name, self.pod()["metadata"]["name"], CONTAINER)
 
     def wait_until_restarted(self, restarts: int) -> None:
         """Return when the operator's container has been started again more than `restarts` times, and is Ready."""
@@ -104,7 +114,7 @@ class Release:
         return sum(int(status["restartCount"]) for status in self.pod()["status"]["containerStatuses"])
 
     def pods(self) -> list[dict[str, Any]]:
-        listed = self.cluster.reader.json(f"/api/v1/namespaces/{NAMESPACE}/pods")
+        listed = self.cluster.reader.json(f"/api/v1/namespaces/{self.name}/pods")
         if listed is None:
             raise RuntimeError("the API server does not answer")
         return list(listed["items"])
@@ -117,7 +127,7 @@ class Release:
     def said(self, *, previous: bool = False) -> list[dict[str, Any]]:
         """The lines of the operator's log; `previous`: of the process before this one."""
         name = self.pod()["metadata"]["name"]
-        text = self.cluster.kubectl("-n", NAMESPACE, "logs", name, *(("--previous",) if previous else ()))
+        text = self.cluster.kubectl("-n", self.name, "logs", name, *(("--previous",) if previous else ()))
         lines = (line for line in text.splitlines() if line.startswith("{"))
         return [json.loads(line) for line in lines]
 
