@@ -14,10 +14,13 @@ class Detector(Enum):
     FRAGMENTED = "fragmentation"
     SLOW = "throughput"
     ERRORING = "errors"
+    CORRUPTED = "corruptedOutput"
     COLLAPSED = "starvedAdmission"
     DEVICE = "deviceHealth"
+    GROWING = "memoryGrowth"
     CACHE_HIT = "cacheHitRate"
     PREEMPTING = "preemptions"
+    GPU_USE = "gpuUtilization"
     DIVERGING = "rankDivergence"
     DATA = "data"
     LOAD = "load"
@@ -73,6 +76,8 @@ class Finding:
     """True where it is proven that the instance answers nobody (dead, or stalled with failed canaries)."""
     silent_seconds: float = 0.0
     """For how long this process has made no engine step while it had work, or has been dead."""
+    deadline: float | None = None
+    """Epoch seconds of when it ends by itself if nothing is done, where that is forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,17 @@ class InstanceVerdict:
     """Seconds since this process last made an engine step, as far as it was watched; None where unknown."""
     cleared: frozenset[Detector] = frozenset()
     """Detectors whose symptom is positively gone (fresh data below the hysteresis line for its clearing time)."""
+
+    lacking: Mapping[Detector, tuple[str, ...]] = field(default_factory=dict)
+    """Detectors that this engine gives too little to act by, with the series that each one misses."""
+
+    @property
+    def serves(self) -> bool:
+        """Not Sick, or Sick only by a forecast: an engine that grows serves well until it reaches its limit."""
+        if self.verdict is not Verdict.SICK:
+            return True
+        sick = [f for f in self.findings if f.severity is Severity.SICK]
+        return bool(sick) and all(f.detector is Detector.GROWING for f in sick)
 
     def sick(self) -> Finding | None:
         """The worst finding of severity Sick, or None."""

@@ -88,6 +88,27 @@ class CanaryOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What a canary asks where its answer matters: `prompt` in token ids, answered greedily by one token.
+
+    `margin`: log-probabilities are asked for, too, so that a near tie can be told.
+    """
+
+    name: str
+    prompt: tuple[int, ...]
+    margin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The one token that a question got, by id where the engine tells it, else as text; `margin` in nats to the next
+    best token, None where the engine did not say."""
+
+    token: str
+    margin: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Canary:
     """A one-token request of ours: `id` is unique, `rank` its data-parallel rank, `sent` monotonic seconds."""
 
@@ -95,6 +116,8 @@ class Canary:
     process: ProcessKey
     rank: str
     sent: float
+    question: Question | None = None
+    """None: any answer will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +128,8 @@ class CanaryResult:
     outcome: CanaryOutcome
     mono: float
     status: int = 0
+    answer: Answer | None = None
+    """What a question was answered; None where nothing was asked, or no token came back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +149,21 @@ class Device:
     resource: str
     id: str
     health: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a Prometheus server says of one pod beside its own page, asked at monotonic time `mono`; None = nothing."""
+
+    mono: float
+    memory_rss: float | None = None
+    """Bytes of anonymous memory of the engine's container (cadvisor)."""
+    memory_working_set: float | None = None
+    """Bytes that the kubelet counts as in use, page cache among them."""
+    gpu_use: tuple[float, ...] = ()
+    """Percent of each of its GPUs (DCGM)."""
+    gpu_trouble: tuple[tuple[str, str, float], ...] = ()
+    """(GPU, DCGM field, value) of fields that count faults, where they are not zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +218,10 @@ class Instance:
     """Its GPUs; () where it asks for none, None where Kubernetes says nothing about those it has."""
     image: str = ""
     """The engine container's image; '' where it is not known."""
+    memory_limit: float | None = None
+    """Bytes that the engine's container may use (`resources.limits.memory`); None where no limit is set."""
+    measured: Measured | None = None
+    """The newest word of a Prometheus server on this pod; None where there is none."""
 
     @property
     def start_began_at(self) -> float:

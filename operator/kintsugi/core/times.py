@@ -82,12 +82,31 @@ class Times:
     """A round of 20 canaries takes this long."""
     erroring_again: float = 300.0
     """Between the beginnings of two rounds while the suspicion lasts."""
+    corrupted_every: float = 300.0
+    """Between two known-answer questions to one process, and between two pairs of bursts (hang §4)."""
+    corrupted_burst: float = 60.0
+    """A burst of questions is over after this, and the second one of a pair begins no earlier (hang §4)."""
+    corrupted_nan_window: float = 120.0
+    """The window of the counter of corrupted requests (hang §4)."""
     starved_window: float = 180.0
     """A queue that stands for so long with nothing to explain it makes a suspect (slow §4)."""
     starved_canary: float = 60.0
     """Each of the three canaries that convict waits so long (slow §4)."""
     device_unhealthy: float = 60.0
     """A GPU that Kubernetes calls unhealthy for so long (triggers.deviceHealth.forSeconds)."""
+    growth_sample: float = 60.0
+    """Between two samples of memory that count (hang §2)."""
+    growth_young: float = 7200.0
+    """Memory of a process younger than this may grow: pools fill (hang §2)."""
+    growth_bucket_short: float = 900.0
+    growth_bucket_long: float = 3600.0
+    """Length of one of the six buckets, by the age of the process (hang §2)."""
+    growth_look: float = 600.0
+    """Between two looks at the slope (hang §2)."""
+    growth_horizon: float = 7200.0
+    """A forecast to reach the limit within this time counts (triggers.memoryGrowth.horizonSeconds)."""
+    growth_gap: float = 300.0
+    """Without a sample for so long nothing is known of the memory now. Five samples; judgement."""
     advice_window: float = 600.0
     """The window of the prefix cache's hit rate."""
     preemption_window: float = 60.0
@@ -144,6 +163,7 @@ def effective_times(spec: DeploymentSpec) -> Times:
         throughput_window=float(healing.triggers.throughput.for_seconds),
         throughput_suspect=min(plain.throughput_suspect, float(healing.triggers.throughput.for_seconds)),
         device_unhealthy=float(healing.triggers.device_health.for_seconds),
+        growth_horizon=float(healing.triggers.memory_growth.horizon_seconds),
         hold=float(storm.hold_seconds),
         storm_window=float(storm.window_seconds),
         storm_cooldown=float(storm.cooldown_seconds),
