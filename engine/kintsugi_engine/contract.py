@@ -15,7 +15,46 @@ KV_ORPHANED_BLOCKS_RATIO: Final = "kintsugi_kv_orphaned_blocks_ratio"
 """Gauge, 0..1: orphaned blocks of all blocks."""
 
 SAMPLE_AGE: Final = "kintsugi_sample_age_seconds"
-"""Gauge, seconds: age of the telemetry sample behind the other `kintsugi_` series of this page."""
+"""Gauge, seconds: age of the telemetry sample behind the other `kintsugi_` series with the same `engine` and `rank`."""
+
+POOL_RANK: Final = "pool"
+"""The `rank` label of what is measured once for each engine, at its block pool, and not in each worker."""
+
+KV_BLOCKS: Final = "kintsugi_kv_blocks"
+"""Gauge, blocks, label `state`: `active` (held), `cached_free` (kept for reuse, free to take), `empty_free`."""
+
+KV_GROUP_WASTE: Final = "kintsugi_kv_group_waste_ratio"
+"""Gauge, 0..1, labels `group`, `kind`: what `KV_BLOCK_WASTE` says, of one KV cache group alone."""
+
+PREEMPTED_REQUESTS: Final = "kintsugi_preempted_requests"
+"""Gauge, requests: preempted and not resumed yet. vLLM's own counter moves only when they resume."""
+
+GPU_MEMORY: Final = "kintsugi_gpu_memory_bytes"
+"""Gauge, bytes, labels `rank`, `kind`: the CUDA allocator's `allocated`, `reserved`, `inactive_split`, `baseline`."""
+
+TELEMETRY_INFO: Final = "kintsugi_telemetry_info"
+"""Gauge, 1, labels `state` (`on` or `off`), `reason`, `engine_version`: whether the engine is measured, else why not."""
+
+HOOK_SECONDS: Final = "kintsugi_telemetry_hook_seconds"
+"""Counter (`_total` on the page), seconds: time that the engine core spent in the telemetry's hooks."""
+
+STEP_SECONDS: Final = "kintsugi_telemetry_step_seconds"
+"""Counter (`_total` on the page), seconds: time of the engine's steps while it had requests."""
+
+TELEMETRY_CONNECTOR: Final = "KintsugiTelemetry"
+"""The `kv_connector` that measures the block pool: a connector that moves no KV."""
+
+TELEMETRY_MODULE: Final = "kintsugi_engine.connector"
+"""The `kv_connector_module_path` in which it is."""
+
+TELEMETRY_ROLE: Final = "kv_producer"
+"""Its `kv_role`. As a consumer, vLLM would free blocks a step later and take requests without their images."""
+
+TELEMETRY_VARIABLE: Final = "KINTSUGI_TELEMETRY"
+"""Environment of the engine: `Off` measures nothing, `Force` measures releases of vLLM that are not known, too."""
+
+TELEMETRY_DIR_VARIABLE: Final = "KINTSUGI_TELEMETRY_DIR"
+"""Environment of the engine: the folder of the per-rank files; a folder of its own under the temporary one if unset."""
 
 CONTAINER_MEMORY_ANONYMOUS: Final = "kintsugi_container_memory_anonymous_bytes"
 """Gauge, bytes: anonymous memory of the engine's own container (`anon` in the cgroup's `memory.stat`). One series a page."""
