@@ -9,6 +9,7 @@ from kintsugi.api.model import Atomic, Model, UniqueItems
 Mode = Literal["Observe", "Recommend", "Act"]
 FragmentationSource = Literal["Allocator", "OrphanedBlocks", "BlockWaste"]
 Rung = Literal["Compact", "Recreate", "RecreateElsewhere"]
+NodeActions = Literal["None", "Cordon", "Taint"]
 Trigger = Literal[
     "fragmentation",
     "throughput",
@@ -240,6 +241,10 @@ class HealingSpec(Model):
     )
     """Remedies in the order in which they are tried. `Compact` only serves allocator fragmentation. Absent: all
     three."""
+    node_actions: NodeActions = "None"
+    """What is done to a node from which an instance was moved away: `None` tells of it in an event and a label of the
+    Remediation, for whoever mends nodes; `Cordon` and `Taint` also keep other pods off it until the strike expires, and
+    need the chart's value `nodeActions.enabled`. Absent: `None`."""
     probation_seconds: Annotated[int, Field(ge=60, le=86_400)] = 600
     """How long a replacement is watched, from the end of its warm-up, before it counts as cured. Absent: 600."""
     pause_requests: Annotated[

@@ -36,6 +36,8 @@ class Victim(Model):
     """Name of the pod."""
     uid: Uid
     """UID of the pod."""
+    node: Name = ""
+    """Node on which it ran."""
     started_at: Timestamp | None = None
     """Start of the engine's container: a later start is another process, which the evidence is not about."""
 

@@ -75,6 +75,8 @@ class ActiveRemediation(Model):
     """Name of the victim's pod."""
     uid: Uid
     """UID of the victim's pod."""
+    node: Name = ""
+    """Node of the victim."""
     started_at: Timestamp | None = None
     """Start of the victim's container."""
     pool: Word
@@ -227,6 +229,8 @@ class LineageStatus(Model):
     """Attempts made in the line."""
     exhausted: bool = False
     """Whether the ladder has ended for the line."""
+    exhausted_at: Timestamp | None = None
+    """When it ended. An annotation `kintsugi.dev/reset-ladders` with a later time lets healing begin anew."""
 
 
 class StrikeStatus(Model):
@@ -236,12 +240,20 @@ class StrikeStatus(Model):
     """The node."""
     device: Annotated[str, Field(max_length=128)]
     """The GPU; empty for the node as a whole."""
+    host: Name = ""
+    """The node's label `kubernetes.io/hostname`, which new pods avoid."""
+    reason: Word = ""
+    """Why the last one was made, in one CamelCase word."""
     count: Annotated[int, Field(ge=0)] = 0
     """How many."""
     last_at: Timestamp | None = None
     """When the last one was made."""
     expires_at: Timestamp | None = None
-    """Until when the node is avoided."""
+    """Until when the node is avoided; absent while it is only counted."""
+    pools: Annotated[tuple[Word, ...], Field(max_length=32), UniqueItems] = ()
+    """Pools whose new pods avoid the node."""
+    pods: Annotated[tuple[Uid, ...], Field(max_length=16), UniqueItems] = ()
+    """UIDs of the last pods for which one was made, so that none counts twice."""
 
 
 class RemediationsStatus(Model):
