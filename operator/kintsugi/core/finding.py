@@ -74,6 +74,8 @@ class Finding:
     """False while only a withdrawal is justified (a stall before its removal time)."""
     serves_nothing: bool = False
     """True where it is proven that the instance answers nobody (dead, or stalled with failed canaries)."""
+    source: str = ""
+    """Of a fragmentation: which source it was read from."""
     silent_seconds: float = 0.0
     """For how long this process has made no engine step while it had work, or has been dead."""
     deadline: float | None = None

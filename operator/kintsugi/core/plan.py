@@ -42,6 +42,33 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Avoid:
+    """Tell a ReplicaSet's new pods which hosts to avoid, if nobody changed it since it was read. Moves no pod."""
+
+    name: str
+    hosts: tuple[str, ...]
+    patch: Mapping[str, Any]
+    """A merge patch of the ReplicaSet."""
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Evict a pod that a node refused: it is Failed, ran nothing, and was replaced by its ReplicaSet already."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Ask an engine to release cached allocator memory, in place; the answer is in a later snapshot."""
+
+    uid: str
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
 class Withdraw:
     """Take a pod out of rotation: its streams run on, no new request reaches it."""
 
@@ -104,7 +131,20 @@ class Ask:
 
 
 Action: TypeAlias = (
-    Create | Apply | Delete | Scale | Withdraw | Restore | Release | Evict | Retire | Unretire | Ask
+    Create
+    | Apply
+    | Delete
+    | Scale
+    | Avoid
+    | Discard
+    | Compact
+    | Withdraw
+    | Restore
+    | Release
+    | Evict
+    | Retire
+    | Unretire
+    | Ask
 )
 
 
@@ -116,6 +156,8 @@ class Happening:
     message: str
     warning: bool = False
     action: str = "Heal"
+    node: str = ""
+    """The node that it is about as well; '' where it is about the deployment alone."""
 
 
 @dataclass(frozen=True, slots=True)

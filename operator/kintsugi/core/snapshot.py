@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation
 from kintsugi.core.classify.facts import Told
+from kintsugi.core.names import HOSTNAME_LABEL
 from kintsugi.core.reading import Unreadable
 
 if TYPE_CHECKING:
@@ -218,8 +219,12 @@ class Instance:
     """Its GPUs; () where it asks for none, None where Kubernetes says nothing about those it has."""
     image: str = ""
     """The engine container's image; '' where it is not known."""
+    compactable: bool | None = None
+    """Whether its engine can release cached allocator memory; None where nobody asked."""
     memory_limit: float | None = None
     """Bytes that the engine's container may use (`resources.limits.memory`); None where no limit is set."""
+    offload: float = 0.0
+    """Bytes of host memory that its engines may fill with KV cache."""
     measured: Measured | None = None
     """The newest word of a Prometheus server on this pod; None where there is none."""
 
@@ -245,6 +250,12 @@ class ReplicaSet:
     actual: int
     created_at: float
     resource_version: str
+    avoids: tuple[str, ...] = ()
+    """Host names that we told its new pods to avoid."""
+    affinity: Mapping[str, Any] = field(default_factory=dict)
+    """`affinity` of its template's pod spec."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """`nodeSelector` of its template's pod spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +266,12 @@ class NodeRoom:
     ready: bool
     schedulable: bool
     gpus_free: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str:
+        """What affinities know it by; its name where it has no label of that kind."""
+        return self.labels.get(HOSTNAME_LABEL, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +309,8 @@ class Snapshot:
     """Services and disruption budgets as read; None where not asked for in this pass."""
     answers: Mapping[str, bool] = field(default_factory=dict)
     """By pod UID: whether the one real request that verifies a replacement was answered, where it was made."""
+    compacted: Mapping[str, bool] = field(default_factory=dict)
+    """By attempt id: whether the engine said that it released its cached memory, where it was asked and has answered."""
     paused: tuple[str, ...] = field(default=())
     """Names of pause requests, from spec and annotations."""
     unknown_fields: tuple[str, ...] = field(default=())

@@ -118,6 +118,19 @@ class Times:
     lineage_memory: float = 7200.0
     """A new fault later than this after a cure is a new incident (safety rule 21)."""
 
+    strike_first: float = 7200.0
+    """A node from which an instance was moved away is avoided for so long: as long as the memory of a line."""
+    strike_again: float = 86_400.0
+    """The same, where it happens again within `strike_memory`. Assumed: a working day and a night to mend a node."""
+    strike_memory: float = 604_800.0
+    """A week: what recurs within it is not a new incident (safety rule 21, NVSentinel)."""
+    compact_answer: float = 60.0
+    """An engine that was asked to release its cached memory answers within this time, or the rung has failed."""
+    compact_settle: float = 60.0
+    """After its answer: fragmentation that is still above the line did not fall."""
+    compact_timeout: float = 900.0
+    """The rung's end: three times what it takes to see that fragmentation stays low (`fragmentation_clear`)."""
+
     @property
     def late_limit(self) -> float:
         """Seconds of lateness of our own loop beyond which no clock of the judge may go on."""
