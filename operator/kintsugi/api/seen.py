@@ -97,6 +97,8 @@ class SignalValues(Model):
     """Requests that failed inside the engine."""
     memory_percent: float | None = None
     """Host memory of the container's limit."""
+    memory_forecast_seconds: float | None = None
+    """Seconds until host memory reaches the container's limit, if it goes on rising as it does."""
 
 
 class InstanceStatus(Model):

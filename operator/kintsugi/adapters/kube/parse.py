@@ -4,16 +4,13 @@ Field meanings: Kubernetes API reference, `PodStatus`, `ContainerStatus`, `Repli
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
+from kintsugi.adapters.kube.engine_command import bytes_of, said_of
 from kintsugi.core import names
 from kintsugi.core.classify.facts import Told
-from kintsugi.core.command.argument import Command
-from kintsugi.core.command.number import whole
-from kintsugi.core.command.read import read_words
 from kintsugi.core.snapshot import CanaryResult, Device, Instance, NodeRoom, ReplicaSet, Scrape, Termination
 
 DEFAULT_GRACE_SECONDS = 30.0
@@ -24,16 +21,6 @@ FIRST_LOOK_SECONDS = 5.0
 
 GPU_TOLERATION: Mapping[str, str] = {"key": names.GPU_RESOURCE, "operator": "Exists"}
 """What the admission plugin ExtendedResourceToleration gives to every pod that asks for GPUs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What an engine's command says; None where it leaves it to the engine."""
-
-    model: str | None
-    """The first name that it serves the model under."""
-    max_num_seqs: int | None
-    chunked_prefill: bool
 
 
 def epoch(stamp: object) -> float | None:
@@ -78,7 +65,7 @@ def instance(
     is_ready = ready.get("status") == "True"
     unscheduled = _unscheduled(status)
     waiting_reason, waiting_message = _waiting(status, state)
-    said = _said(_words(spec))
+    said = said_of(spec)
     return Instance(
         name=str(meta.get("name", "")),
         uid=str(meta.get("uid", "")),
@@ -113,12 +100,14 @@ def instance(
         host_ipc=spec.get("hostIPC") is True,
         devices=_devices(pod, status),
         image=str(_named(spec.get("containers"), names.ENGINE_CONTAINER).get("image") or ""),
+        memory_limit=_memory_limit(spec, engine),
+        offload=said.offload,
     )
 
 
 def served_model(pod: Mapping[str, Any]) -> str | None:
     """The name under which the pod's engine serves its model; None where its command says none."""
-    return _said(_words(_map(pod, "spec"))).model
+    return said_of(_map(pod, "spec")).model
 
 
 def replica_set(raw: Mapping[str, Any]) -> ReplicaSet:
@@ -307,23 +296,14 @@ def _unscheduled(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return scheduled if scheduled.get("status") == "False" else {}
 
 
-def _words(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    container = _named(spec.get("containers"), names.ENGINE_CONTAINER)
-    return tuple(str(word) for key in ("command", "args") for word in container.get(key) or ())
-
-
-@lru_cache(maxsize=256)
-def _said(words: tuple[str, ...]) -> Said:
-    """The last word on a flag counts, as in the engine."""
-    command = Command(read_words(words, str))
-    served = command.get("--served-model-name") or command.get("--model")
-    limit = command.get("--max-num-seqs")
-    number = whole(limit.value) if limit else None
-    return Said(
-        model=served.values[0] if served and served.values else None,
-        max_num_seqs=number if number and number > 0 else None,
-        chunked_prefill=command.on("--enable-chunked-prefill", True),
-    )
+def _memory_limit(spec: Mapping[str, Any], engine: Mapping[str, Any]) -> float | None:
+    """What the kubelet says of the running container (a resize in place changes it), else what the pod asks for."""
+    asked = _named(spec.get("containers"), names.ENGINE_CONTAINER)
+    for each in (engine, asked):
+        written = _map(_map(each, "resources"), "limits").get("memory")
+        if isinstance(written, int | str) and (found := bytes_of(written)):
+            return found
+    return None
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
