@@ -130,7 +130,10 @@ async def test_a_mode_that_does_not_act_shows_the_finding_and_touches_nothing(
     before = len(scene.cluster.writes)
     await scene.run(1500)
     assert scene.withheld() == {victim: gate}
-    assert set(scene.writes(since=before)) - {LEARNED} == {STATUS}
+    names = [each.metadata.name for each in scene.remediations()]
+    assert len(names) == (gate == "approval"), "a recommendation is an object, an observation is none"
+    told = {f"{verb} Remediation {name}" for verb in ("create", "status") for name in names}
+    assert set(scene.writes(since=before)) - {LEARNED} == {STATUS, *told}
     (found,) = [each for each in scene.status.instances if each.name == victim]
     assert found.verdict == "Sick"
     assert scene.told("InstanceSick") == 1

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kintsugi.api.healing import Mode
 from kintsugi.api.status import ActiveRemediation, StormStatus
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.gate import Answer
@@ -47,6 +48,15 @@ class World:
     start_budget: float
     observed_for: float
     """Seconds since this operator process first looked at the deployment."""
+    mode: Callable[[str], Mode]
+    """The mode in force for a trigger."""
+    told_to_avoid: bool = True
+    """New pods in the victim's place keep off its node already, where they have to."""
+    compacted: Mapping[str, bool] = field(default_factory=dict)
+    """By attempt id: what engines answered that were asked to release cached memory."""
+    approver: str = ""
+    """Who approved this very attempt; '' where nobody did."""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,9 @@ def _progressing(state: State) -> Said:
     busy = [f"pool {name}: {c.busy}" for name, c in sorted(state.courses.items()) if c.busy]
     if busy:
         return "True", "Working", "; ".join(busy)
-    healing = [a.instance for a in state.remediations.active if a.outcome is None]
+    healing = [
+        a.instance for a in state.remediations.active if a.outcome is None and a.phase != "AwaitingApproval"
+    ]
     if healing:
         return "True", "Healing", f"heals {', '.join(sorted(healing))}"
     return "False", "AsWanted", ""

@@ -7,6 +7,7 @@ from typing import Final
 from kintsugi.api.effective import pools_of
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus, WithheldAction
 from kintsugi.core.accept import refusals
+from kintsugi.core.approval import approver_of, waiting
 from kintsugi.core.attempt import World, orphaned
 from kintsugi.core.children import children
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
@@ -27,6 +28,8 @@ from kintsugi.core.storm import storm_over, weigh_storms
 from kintsugi.core.times import Times
 from kintsugi.core.transition import happenings
 
+BY_MODE: Final = ("Act", "Recommend", "Observe")
+"""Of several findings the one that may do most is acted upon."""
 REPLACING: Final = frozenset({"Draining", "Replacing"})
 """Phases in which a remediation takes an instance out of its pool."""
 
@@ -177,10 +180,10 @@ class _Healing:
         none that has one, and the surest comes first."""
         healing = self._snapshot.deployment.spec.healing
         sick = [f for f in verdict.findings if f.severity is Severity.SICK]
-        acts = {f.detector: healing.mode_of(f.detector.value) == "Act" for f in sick}
+        rank = {f.detector: BY_MODE.index(healing.mode_of(f.detector.value)) for f in sick}
         return min(
             sick,
-            key=lambda f: (not acts[f.detector], f.detector is Detector.DEVICE, not f.serves_nothing),
+            key=lambda f: (rank[f.detector], f.detector is Detector.DEVICE, not f.serves_nothing),
             default=None,
         )
 
@@ -195,8 +198,10 @@ class _Healing:
             return
         reserved = reserve(self._snapshot, instance, finding, remedy, attempt, lineage)
         answers = self._ask(view, instance, finding, reserved.id, removal=False)
-        closed = first_closed(answers)
-        if closed:
+        closed = first_closed([a for a in answers if a.gate != "approval"]) or first_closed(answers)
+        if closed and closed.gate == "approval":
+            reserved = waiting(reserved, self._snapshot.key.namespace)
+        elif closed:
             self._withhold(instance.name, closed)
             return
         self.answers[reserved.id] = answers
@@ -269,6 +274,9 @@ class _Healing:
             answers=self._snapshot.answers,
             start_budget=start_budget_seconds(view.pool),
             observed_for=self._snapshot.mono - self._snapshot.observed_since,
+            mode=self._snapshot.deployment.spec.healing.mode_of,
+            approver=approver_of(self._snapshot.remediations.get(active.id)),
+            namespace=self._snapshot.key.namespace,
         )
 
     def _withhold(self, instance: str, answer: Answer) -> None:

@@ -1,6 +1,6 @@
 """The gates: reasons not to act now. Every gate is asked, and every answer is kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from kintsugi.core.moment import epoch
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.storm import EVERY_POOL, storm_over
+from kintsugi.core.strikes import in_force
 from kintsugi.core.times import Times
 
 
@@ -43,11 +44,14 @@ class Question:
     rollout: str
     """What a rollout or a scaling is doing in the pool; '' where nothing."""
     problems: tuple[str, ...] = ()
+    remedy: str = "Recreate"
+    """The rung that is to be climbed."""
 
     @property
     def withdrawn_uids(self) -> set[str]:
         """Victims of other attempts in this pool that are out, or go out in this pass."""
-        return {a.uid for a in self.active if a.pool == self.view.name and a.outcome is None}
+        held = [a for a in self.active if a.pool == self.view.name and a.phase != "AwaitingApproval"]
+        return {a.uid for a in held if a.outcome is None}
 
     @property
     def others(self) -> list[ActiveRemediation]:
@@ -70,6 +74,7 @@ def ask_gates(question: Question) -> tuple[Answer, ...]:
     """Every gate's answer, in the declared order. A stalled engine's withdrawal asks fewer (hang paper §1.3)."""
     stall_withdrawal = not question.removal and question.finding.detector is Detector.STALLED
     gates = STALL_WITHDRAWAL_GATES if stall_withdrawal else GATES
+    gates = GATES_OF.get(question.remedy, gates)
     return tuple(gate(question) for gate in gates)
 
 
@@ -89,8 +94,11 @@ def mode(q: Question) -> Answer:
         case "Act":
             return Answer("mode", True, "mode Act")
         case "Recommend":
+            approved = next((a.approved_by for a in q.active if a.id == q.attempt), "")
+            if approved:
+                return Answer("approval", True, f"mode Recommend: approved by {approved}")
             return Answer(
-                "approval", False, "mode Recommend: would remove it, and waits for a person to do so"
+                "approval", False, "mode Recommend: would remove it, and waits for a person's approval"
             )
         case _:
             return Answer(
@@ -147,7 +155,7 @@ def breaker(q: Question) -> Answer:
             return Answer("breaker", False, f"removals are stopped ({entry.reason}): {entry.message}")
     for other in q.active:
         same = other.pool == q.view.name and other.revision == q.instance.revision
-        if same and other.outcome in ("NotCured", "Ambiguous"):
+        if same and other.outcome in ("NotCured", "Ambiguous") and other.remedy != "Compact":
             return Answer("breaker", False, f"removals stop with {other.name}: {other.message}")
     return Answer("breaker", True, "closed circuit")
 
@@ -159,6 +167,26 @@ def exhausted(q: Question) -> Answer:
                 "exhausted", False, "every remedy of the ladder was tried on this line: a person is asked"
             )
     return Answer("exhausted", True, "a remedy is left")
+
+
+def elsewhere(q: Question) -> Answer:
+    """For RecreateElsewhere: what the sick instance frees is on the wrong node, so that another must have room."""
+    if q.remedy != "RecreateElsewhere":
+        return Answer("elsewhere", True, "the same node may be used again")
+    if (q.view.pool.hardware.nodes_per_instance or 1) > 1:
+        text = (
+            f"an instance of several nodes can't be told to avoid {q.instance.node}: whoever mends nodes has to"
+        )
+        return Answer("elsewhere", False, text)
+    struck = in_force(q.status.remediations.strikes, q.view.name, q.snapshot.now)
+    room = q.view.room_without({q.instance.node, *struck})
+    if room is None:
+        return Answer("elsewhere", False, "room on other nodes is not looked up yet")
+    others = f" ({', '.join(sorted(struck))} avoided too)" if set(struck) - {q.instance.node} else ""
+    if room <= 0:
+        text = f"no node but {q.instance.node or 'its own'} has room for its replacement{others}: it is left where it is"
+        return Answer("elsewhere", False, text)
+    return Answer("elsewhere", True, f"other nodes have room for {room} instances{others}")
 
 
 def cause(q: Question) -> Answer:
@@ -189,6 +217,8 @@ def in_flight(q: Question) -> Answer:
 def replacement_pending(q: Question) -> Answer:
     """A replacement that does not come up blocks the next action (design §3)."""
     for other in q.view.members:
+        if other.phase in ("Failed", "Succeeded"):
+            continue  # over: its ReplicaSet has made another
         if other.uid != q.instance.uid and q.view.verdict(other.uid) is Verdict.STARTING and not other.ready:
             why = other.waiting_reason or ("not scheduled" if not other.node else "starting")
             return Answer("replacementPending", False, f"{other.name} is not Ready yet ({why})")
@@ -259,6 +289,7 @@ GATES: Final[tuple[Gate, ...]] = (
     storm,
     mode,
     exhausted,
+    elsewhere,
     breaker,
     cause,
     rollout,
@@ -279,3 +310,18 @@ STALL_WITHDRAWAL_GATES: Final[tuple[Gate, ...]] = (
     min_healthy,
 )
 """New requests are protected at once; in flight and budget count from the removal on (hang paper §1.3)."""
+GATES_OF: Final[Mapping[str, tuple[Gate, ...]]] = {
+    "Compact": (
+        paused,
+        spec_accepted,
+        data,
+        storm,
+        mode,
+        exhausted,
+        in_flight,
+        pool_budget,
+        hourly_budget,
+    ),
+    "GiveUp": (paused, spec_accepted, data, mode, exhausted),
+}
+"""Of remedies that take nothing from the pool. Compaction costs budget all the same, as every rung does."""

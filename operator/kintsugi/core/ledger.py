@@ -110,7 +110,7 @@ def book(
     recent = (*before.recent, *(_entry(a) for a in settled))
     last = max(settled, key=lambda a: a.finished_at or a.reserved_at, default=None)
     return RemediationsStatus(
-        in_flight=sum(1 for a in standing if a.outcome is None),
+        in_flight=sum(1 for a in standing if a.outcome is None and a.phase != "AwaitingApproval"),
         last=before.last if last is None else _last(last),
         active=standing,
         recent=_kept(recent, snapshot.now, times) if changed else recent,

@@ -1,24 +1,16 @@
-"""One remediation, step by step: a function per phase, from what is seen to what is next.
+"""One remediation, step by step: a function per phase, from what is seen to what is next (design §2, §3).
 
-Phases and their ways out (design §2, §3):
-
-| phase | leaves when | to |
-|---|---|---|
-| Quarantined | the trigger clears, a storm opens, the pod goes or its process ends by itself | Done (Cancelled) |
-| Quarantined | hold over, removal time reached, every gate open | Draining |
-| Draining | trigger clears, nothing released yet | Done (Cancelled) |
-| Draining | nothing runs, or the deadline: evicted, and seen to go | Replacing |
-| Replacing | the replacement is Ready / does not come up | Warming / Done (NotCured) |
-| Warming | its warm-up is over / it falls sick / it goes | Probation / Done (NotCured, Ambiguous) |
-| Probation | still well, and one real request answered / sick / gone | Done (Cured, NotCured, Ambiguous) |
+Which steps there are says the table of `core.phases`; one that stands not there is not taken.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from kintsugi.api.status import ActiveRemediation
+from kintsugi.core.approval import awaiting
 from kintsugi.core.attempt import Step, World, owes_restore, said
 from kintsugi.core.gate import Answer
+from kintsugi.core.phases import known
 from kintsugi.core.plan import Restore
 from kintsugi.core.removal import draining, quarantined
 from kintsugi.core.succession import probation, replacing, warming
@@ -35,10 +27,18 @@ def advance(active: ActiveRemediation, world: World) -> Step:
     if phase is None:
         text = f"its phase {active.phase} is not known to this version: nothing is done"
         return Step(said(active, text), (), Answer("unknownPhase", False, text))
-    return phase(active, world)
+    step = phase(active, world)
+    if not known(active.phase, step.active.phase, step.active.outcome):
+        outcome = f" ({step.active.outcome})" if step.active.outcome else ""
+        text = (
+            f"a step from {active.phase} to {step.active.phase}{outcome} is not in the table: nothing is done"
+        )
+        return Step(said(active, text), (), Answer("unknownPhase", False, text))
+    return step
 
 
 PHASES: Final[Mapping[str, Callable[[ActiveRemediation, World], Step]]] = {
+    "AwaitingApproval": awaiting,
     "Quarantined": quarantined,
     "Draining": draining,
     "Replacing": replacing,

@@ -203,7 +203,7 @@ def test_a_phase_of_another_version_stops_that_attempt_alone() -> None:
     world = running_world(spec(4), ROOM)
     victim = sick(world)
     world.run(30)
-    active = only(world).model_copy(update={"phase": "AwaitingApproval"})
+    active = only(world).model_copy(update={"phase": "Done"})
     book = world.status.remediations.model_copy(update={"active": (active,)})
     world.status = world.status.model_copy(update={"remediations": book})
     world.run(600, every=30)
