@@ -91,11 +91,12 @@ class Sight:
         return next((one.at for one in self.seen(kind) if look(one)), None)
 
     def wait(self, what: str, look: Callable[[], T | None], seconds: float) -> T:
-        """The first true answer of `look`, asked after each change. Raises TimeoutError with the state of things."""
+        """The first true answer of `look`, asked after each change. Raises TimeoutError with the state of things, which
+        is soon once the watches were closed."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while not (answer := look()):
-                left = deadline - time.monotonic()
+                left = 0.0 if self._closed.is_set() else deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"not within {seconds:.0f} s: {what}\n{self.picture()}")
                 self._changed.wait(min(left, 1.0))
