@@ -8,6 +8,7 @@ from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus
 from kintsugi.core.classify.of_instance import failed_again, start_failure
 from kintsugi.core.finding import Detector, Finding, Verdict
 from kintsugi.core.moment import epoch
+from kintsugi.core.names import RESET_LADDERS_ANNOTATION
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.storm import EVERY_POOL, storm_over
@@ -163,9 +164,11 @@ def breaker(q: Question) -> Answer:
 def exhausted(q: Question) -> Answer:
     for entry in q.status.remediations.lineages:
         if entry.uid == q.instance.uid and entry.exhausted:
-            return Answer(
-                "exhausted", False, "every remedy of the ladder was tried on this line: a person is asked"
+            text = (
+                "every remedy of the ladder was tried on this line: a person is asked. `kintsugi reset`, or the "
+                f"annotation {RESET_LADDERS_ANNOTATION} with the time, lets healing begin anew"
             )
+            return Answer("exhausted", False, text)
     return Answer("exhausted", True, "a remedy is left")
 
 
@@ -174,9 +177,7 @@ def elsewhere(q: Question) -> Answer:
     if q.remedy != "RecreateElsewhere":
         return Answer("elsewhere", True, "the same node may be used again")
     if (q.view.pool.hardware.nodes_per_instance or 1) > 1:
-        text = (
-            f"an instance of several nodes can't be told to avoid {q.instance.node}: whoever mends nodes has to"
-        )
+        text = f"an instance of several nodes can't be told to avoid {q.instance.node}: whoever mends nodes has to"
         return Answer("elsewhere", False, text)
     struck = in_force(q.status.remediations.strikes, q.view.name, q.snapshot.now)
     room = q.view.room_without({q.instance.node, *struck})
@@ -206,6 +207,8 @@ def rollout(q: Question) -> Answer:
 def in_flight(q: Question) -> Answer:
     said = q.snapshot.deployment.spec.healing.budget.max_in_flight_per_pool
     limit = said or (max(1, q.view.wanted // 10) if q.view.wanted > 8 else 1)
+    if q.finding.detector is Detector.GROWING:
+        limit = 1  # a planned recycle: the next one only after the replacement is Ready, warm and well (S20)
     under_way = q.others
     if len(under_way) >= limit:
         return Answer(

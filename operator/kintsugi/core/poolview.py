@@ -1,10 +1,11 @@
 """One pool as the decision sees it: its instances, their verdicts, and who serves."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kintsugi.api.effective import Pool
+from kintsugi.core.avoidance import may_land
 from kintsugi.core.finding import InstanceVerdict, Verdict
 from kintsugi.core.render import gpus_of
 from kintsugi.core.revision import revision_of
@@ -22,6 +23,17 @@ class PoolView:
     verdicts: Mapping[str, InstanceVerdict]
     room: int | None
     """Instances that the cluster's free GPUs could still take; None where nobody asked."""
+    nodes: tuple[NodeRoom, ...] | None = None
+    """Nodes on which its new pods may land; None where nobody asked."""
+    gpus: int = 0
+    """GPUs of one instance."""
+
+    def room_without(self, nodes: Collection[str]) -> int | None:
+        """Instances that nodes other than these could take; None where nobody asked."""
+        if self.nodes is None:
+            return None
+        others = tuple(n for n in self.nodes if n.name not in nodes and n.ready and n.schedulable)
+        return room_for(others, self.gpus) if others else 0
 
     @property
     def name(self) -> str:
@@ -54,9 +66,15 @@ class PoolView:
         return found.verdict if found else Verdict.UNKNOWN
 
     def serves(self, instance: Instance) -> bool:
-        """In rotation, Ready and not Sick: what min-healthy counts."""
+        """In rotation, Ready and not Sick: what min-healthy counts. One that only grows serves until its limit."""
         usable = instance.in_rotation and instance.ready and not instance.deleting
-        return usable and self.verdict(instance.uid) is not Verdict.SICK
+        sick = self.verdict(instance.uid) is Verdict.SICK
+        return usable and (not sick or self.only_grows(instance.uid))
+
+    def only_grows(self, uid: str) -> bool:
+        """Sick by nothing but a forecast of its memory."""
+        found = self.verdicts.get(uid)
+        return found is not None and found.verdict is Verdict.SICK and found.serves
 
     def serving(self, without: Iterable[str] = ()) -> int:
         """How many serve, leaving out these UIDs."""
@@ -77,16 +95,24 @@ def pool_views(
     """The pools that the spec names, each with what belongs to it."""
     spec = snapshot.deployment.spec
     written = {pool.name: pool for pool in spec.pools}
-    return tuple(
-        PoolView(
-            pool=pool,
-            revision=revision_of(spec, written.get(pool.name)),
-            instances=tuple(i for i in snapshot.instances if i.pool == pool.name),
-            sets=tuple(s for s in snapshot.replica_sets if s.pool == pool.name),
-            verdicts=verdicts,
-            room=room_for(snapshot.nodes, gpus_of(spec, pool) or 0),
-        )
-        for pool in pools
+    return tuple(_view(snapshot, pool, revision_of(spec, written.get(pool.name)), verdicts) for pool in pools)
+
+
+def _view(snapshot: Snapshot, pool: Pool, revision: str, verdicts: Mapping[str, InstanceVerdict]) -> PoolView:
+    sets = tuple(s for s in snapshot.replica_sets if s.pool == pool.name)
+    nodes, gpus = snapshot.nodes, gpus_of(snapshot.deployment.spec, pool) or 0
+    if nodes is not None:
+        wanted = next((s for s in sets if s.revision == revision), None)
+        nodes = tuple(node for node in nodes if may_land(wanted, node))
+    return PoolView(
+        pool=pool,
+        revision=revision,
+        instances=tuple(i for i in snapshot.instances if i.pool == pool.name),
+        sets=sets,
+        verdicts=verdicts,
+        room=room_for(nodes, gpus),
+        nodes=nodes,
+        gpus=gpus,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from kintsugi.api.healing import Storm
 from kintsugi.api.status import DeploymentStatus, StormStatus
-from kintsugi.core.finding import Verdict
+from kintsugi.core.finding import Detector, Verdict
 from kintsugi.core.moment import epoch, moment
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Fleet
@@ -15,17 +15,20 @@ EVERY_POOL = ""
 
 
 def newly_sick(view: PoolView, status: DeploymentStatus, now: float, window: float) -> dict[str, float]:
-    """UIDs that fell sick within `window` seconds, removed ones included, with when; from status alone."""
+    """UIDs that fell sick within `window` seconds, removed ones included, with when; from status alone.
+
+    A planned recycle counts towards no storm: memory that grows in all at once is no accident (design §9).
+    """
     known = {entry.uid: entry for entry in status.instances if entry.pool == view.name}
     found: dict[str, float] = {}
     for instance in view.instances:
-        if view.verdict(instance.uid) is not Verdict.SICK:
+        if view.verdict(instance.uid) is not Verdict.SICK or view.only_grows(instance.uid):
             continue
         entry = known.get(instance.uid)
         since = epoch(entry.since) if entry and entry.verdict == "Sick" and entry.since else now
         found[instance.uid] = since
     for active in status.remediations.active:
-        if active.pool == view.name:
+        if active.pool == view.name and active.trigger != Detector.GROWING.value:
             found.setdefault(active.uid, epoch(active.detected_at))
     return {uid: since for uid, since in found.items() if since >= now - window}
 
@@ -95,7 +98,12 @@ def _weighed(
 def all_well(views: Iterable[PoolView]) -> bool:
     """Nobody is sick, suspect or unknown: absence of data is not recovery."""
     bad = {Verdict.SICK, Verdict.SUSPECT, Verdict.UNKNOWN}
-    return all(view.verdict(i.uid) not in bad for view in views for i in view.instances if not i.deleting)
+    return all(
+        view.verdict(i.uid) not in bad or view.only_grows(i.uid)
+        for view in views
+        for i in view.instances
+        if not i.deleting
+    )
 
 
 def storm_over(pool: str, storms: Iterable[StormStatus]) -> StormStatus | None:

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from kintsugi.api.seen import InstanceStatus
 from kintsugi.api.status import DeploymentStatus
+from kintsugi.core.finding import Detector, Severity
 from kintsugi.core.moment import epoch
 from kintsugi.core.snapshot import Fleet, Key, Snapshot
 from kintsugi.core.times import Times
@@ -13,6 +15,12 @@ class _Share:
     instances: int
     newly_sick: int
     actions: int
+
+
+def _only_grows(instance: InstanceStatus) -> bool:
+    """Sick by a forecast of its memory alone, which counts towards no storm."""
+    sick = [each.detector for each in instance.findings if each.severity == Severity.SICK.name]
+    return bool(sick) and all(name == Detector.GROWING.value for name in sick)
 
 
 class FleetBook:
@@ -33,8 +41,12 @@ class FleetBook:
         newly = {
             i.uid
             for i in status.instances
-            if i.verdict == "Sick" and i.since and epoch(i.since) >= sick_since
-        } | {a.uid for a in status.remediations.active if epoch(a.detected_at) >= sick_since}
+            if i.verdict == "Sick" and i.since and epoch(i.since) >= sick_since and not _only_grows(i)
+        } | {
+            a.uid
+            for a in status.remediations.active
+            if epoch(a.detected_at) >= sick_since and a.trigger != Detector.GROWING.value
+        }
         self._shares[snapshot.key] = _Share(
             instances=len(snapshot.instances),
             newly_sick=len(newly),
