@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
 from kintsugi.core.decide import decide
@@ -18,6 +18,7 @@ from kintsugi.ports.engines import Address, EnginePort
 from kintsugi.ports.errors import Conflict, PortError
 from kintsugi.ports.recorder import Recorder
 from kintsugi.runtime.act import Actor, CrdOutdated
+from kintsugi.runtime.blackbox import BlackBoxes, Flight
 from kintsugi.runtime.fleet import FleetBook
 from kintsugi.runtime.keeping import Shelf, put_away, take_down
 from kintsugi.runtime.observe import Observer, Sight
@@ -36,6 +37,7 @@ class _Kept:
     sight: Sight
     memory: Memory
     shelf: Shelf
+    flight: Flight = field(default_factory=Flight)
     outdated_until: float = float("-inf")
     outdated: tuple[str, ...] = ()
     """Status fields that the installed CRD was last said to lack."""
@@ -60,6 +62,7 @@ class Reconciler:
         self._recorder = recorder
         self._observer = Observer(cluster, engines, clock)
         self._actor = Actor(cluster)
+        self._black_boxes = BlackBoxes(cluster)
         self._book = FleetBook()
         self._kept: dict[Key, _Kept] = {}
 
@@ -102,6 +105,7 @@ class Reconciler:
         plan = decide(snapshot, judged, times)
         kept.sight.needs_nodes = plan.needs_nodes
         self._book.note(snapshot, plan.status, times)
+        kept.flight.note(snapshot, (a.uid for a in plan.status.remediations.active))
         for probe in judgement.probes:
             self._probe(kept.sight, probe, judgement.abandon_after)
         try:
@@ -128,6 +132,8 @@ class Reconciler:
                 kept.outdated = error.paths
                 await self._tell(raw, Happening("CRDOutdated", text[:900], True, "Report"))
             return
+        secrets = (kept.sight.api_key or "",)
+        plan = await self._black_boxes.filled(snapshot, plan, kept.flight, secrets)
         await self._actor.record(snapshot, plan)
         await self._actor.act(snapshot, plan, judged, times)
         self._ask(plan, kept.sight)
