@@ -4,6 +4,7 @@ Same snapshot and memory, same answer. Missing data never counts towards Sick no
 Sick before a full window of this very process has been watched.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +16,14 @@ from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.cache_hit import cache_finding
 from kintsugi.core.detect.collapsed import Queueing, queues_pass
 from kintsugi.core.detect.collapsed_findings import collapsed_findings
+from kintsugi.core.detect.corrupted_findings import corrupted_findings
+from kintsugi.core.detect.corrupted_looks import judge_answers
 from kintsugi.core.detect.dead import dead_finding, start_finding
 from kintsugi.core.detect.device_findings import device_findings, unknown_devices
 from kintsugi.core.detect.diverging import diverge_findings
 from kintsugi.core.detect.error_findings import error_finding
 from kintsugi.core.detect.erroring import Erring, errors_pass
+from kintsugi.core.detect.growing_findings import growth_findings
 from kintsugi.core.detect.load import load_findings
 from kintsugi.core.detect.preempting import preempt_finding
 from kintsugi.core.detect.slow import Entry, slow_pass
@@ -30,7 +34,7 @@ from kintsugi.core.detect.stalled import is_clear
 from kintsugi.core.evidence import Memory, ProcessEvidence
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
 from kintsugi.core.look import SOURCES, Look, look
-from kintsugi.core.probes import canaries, starved, witnesses
+from kintsugi.core.probes import canaries, questions, starved, witnesses
 from kintsugi.core.sample import Sample
 from kintsugi.core.series import TABLE
 from kintsugi.core.signals import signal_values, user_running
@@ -50,6 +54,9 @@ class Judgement:
     memory: Memory
     probes: tuple[Canary, ...] = ()
     """Canaries to send now."""
+    questions: tuple[Canary, ...] = ()
+    """Questions with known answers to send now; they are closed after `answer_within` seconds."""
+    answer_within: float = 60.0
     abandon_after: float = 360.0
     """Seconds after which an unanswered canary may be closed: later than any verdict that it is evidence for."""
     pool_findings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -65,7 +72,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class _Siblings:
-    """How many instances that were Ready once gave a page in this pass, and how long each pool's may take to start."""
+    """How many instances that were Ready once gave a page in this pass, and how long a start may take in each pool.
+
+    `start_budgets` holds the pools in which somebody is not Ready: nobody else is asked for it, and it costs a search.
+    """
 
     known: int
     readable: int
@@ -92,11 +102,15 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     _judge_steps(up, memory, snapshot, times)
     _judge_errors(up, snapshot, times)
     _judge_queues(up, snapshot, times)
+    judge_answers(up, memory.answers, snapshot, times)
     siblings = _Siblings(
         known=len(up),
         readable=sum(one.new_page for one in up),
         by_pool=Counter(one.instance.pool for one in up),
-        start_budgets={pool: start_budget(spec, pool) for pool in {i.pool for i in snapshot.instances}},
+        start_budgets={
+            pool: start_budget(spec, pool)
+            for pool in {i.pool for i in snapshot.instances if not i.ready or i.started_at is None}
+        },
     )
     verdicts = {one.instance.uid: _judge_one(one, siblings, snapshot, times) for one in looks}
     state = data_state(verdicts.values(), snapshot.instances)
@@ -105,6 +119,8 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
         verdicts=verdicts,
         memory=memory,
         probes=(*canaries(looks, mono, times), *witnesses(looks, mono, times), *starved(looks, mono, times)),
+        questions=questions(looks, mono, times),
+        answer_within=times.corrupted_burst,
         abandon_after=longest + times.canary_idle,
         pool_findings=pool_slow(memory.slow, times),
         data_fresh=state.fresh,
@@ -209,7 +225,7 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
 def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> list[Finding]:
     instance, process, mono, now = one.instance, one.process, snapshot.mono, snapshot.now
     spec = snapshot.deployment.spec
-    budget = siblings.start_budgets[instance.pool] / spec.healing.speed_up
+    budget = siblings.start_budgets.get(instance.pool, math.inf) / spec.healing.speed_up
     about_life = (
         dead_finding(one.pod, instance, mono, budget, times),
         start_finding(one.pod, instance, now, budget, start_failure(instance, spec)),
@@ -229,6 +245,9 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     limit = float(spec.healing.triggers.errors.max_percent)
     failing = error_finding(process.errors, fresh, limit, now)
     found += [failing] if failing is not None else []
+    if process.memory.forecast is not None:
+        found += growth_findings(process.memory, mono, now, times)
+    found += corrupted_findings(process.answers, fresh, now, times)
     if process.devices.clocks:
         found += device_findings(process.devices, instance.node, now, times)
     if process.queues.ranks:
@@ -304,8 +323,12 @@ def _cleared(
         cleared.add(Detector.SLOW)
     if process.errors.cleared and Detector.ERRORING not in sick:
         cleared.add(Detector.ERRORING)
+    if process.answers.cleared and Detector.CORRUPTED not in sick:
+        cleared.add(Detector.CORRUPTED)
     if process.devices.cleared and Detector.DEVICE not in sick:
         cleared.add(Detector.DEVICE)
+    if process.memory.cleared and process.memory.fresh(mono, times):
+        cleared.add(Detector.GROWING)
     if process.queues.cleared and Detector.COLLAPSED not in sick:
         cleared.add(Detector.COLLAPSED)
     states = [

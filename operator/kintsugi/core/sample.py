@@ -129,10 +129,16 @@ class Sample:
 
     def rank(self, name: str) -> RankSample | None:
         """The entry of rank `name`, or None where this page lacks it."""
-        return next((r for r in self.ranks if r.rank == name), None)
+        for rank in self.ranks:  # written out: a pass asks for hundreds of thousands of these
+            if rank.rank == name:
+                return rank
+        return None
 
     def total(self, name: str) -> float | None:
         """The sum of one field over the ranks that have it (loads and counters), or None."""
+        if len(self.ranks) == 1:
+            alone: float | None = getattr(self.ranks[0], name)
+            return alone
         known = [v for r in self.ranks if (v := getattr(r, name)) is not None]
         return math.fsum(known) if known else None
 

@@ -132,32 +132,41 @@ class RankEngine:
             self._late += seconds
 
     def advance(self, t: float, until: float, slow: float) -> None:
-        """Work from `t` to `until`; every step takes `slow` times as long."""
+        """Work from `t` to `until`; every step takes `slow` times as long.
+
+        Half of a suite's time is spent here, so the common case, steps that only decode, is written out.
+        """
         inbox, queue, running, s = self.inbox, self.queue, self._running, self.shown
+        table, deep = self._table, self.cost.context / self.limits.kv_tokens
         moved = False
         while t < until:
             while inbox and inbox[0].at <= t:
                 queue.append(inbox.popleft())
             if queue and self._prefill is None:
                 self._admit()
-            n, prefill = len(running), self._prefill
-            if not n and prefill is None:
+            n, prefill, late = len(running), self._prefill, self._late
+            cost = table[n] + deep * self._held
+            chunk = 0
+            if prefill is not None:
+                chunk, steps = self._next(n)
+                depth = (prefill.prompt - self._left + chunk / 2) / self.limits.kv_tokens
+                cost += chunk * (self.cost.prompt + self.cost.attention * depth)
+            elif n:
+                steps = running[0][0] - self._clock
+                steps = min(steps, MOST_STEPS_AT_ONCE)
+            else:
                 if inbox and inbox[0].at < until:
-                    t = max(t, inbox[0].at)
+                    t = inbox[0].at
                     continue
                 self._carry = self._late = 0.0
                 break
-            chunk, steps = self._next(n, prefill)
-            cost = self._table[n] + self.cost.context * self._held / self.limits.kv_tokens
-            if chunk:
-                depth = (prefill.prompt - self._left + chunk / 2) / self.limits.kv_tokens if prefill else 0.0
-                cost += chunk * (self.cost.prompt + self.cost.attention * depth)
             cost *= slow
-            late = self._late
             if late:
                 steps = 1
             elif inbox:
-                steps = min(steps, max(1, int((inbox[0].at - t) / cost)))
+                to_next = int((inbox[0].at - t) / cost)
+                if to_next < steps:
+                    steps = max(1, to_next)
             need = steps * cost - self._carry
             if t + need > until:
                 steps = int((until - t + self._carry) / cost)
@@ -169,8 +178,16 @@ class RankEngine:
             self._carry = self._late = 0.0
             moved = True
             if n:
-                self._decode(n, steps, cost, late)
-            if chunk and prefill is not None:
+                tokens = n * steps
+                self._clock += steps
+                self._held += tokens * self.limits.accepted
+                s.steps += steps
+                s.generation_tokens += round(tokens * self.limits.accepted)
+                s.itl_count += tokens
+                s.itl_sum += tokens * cost + n * late
+                if cost + late >= LONG_GAP_SECONDS:
+                    s.itl_gap += max(e for e in GAP_EDGES if e <= cost + late) * (n if late else tokens)
+            if prefill is not None:
                 self._compute(prefill, chunk * steps, n, t)
             while running and running[0][0] <= self._clock:
                 self._finish(heapq.heappop(running)[2])
@@ -179,10 +196,8 @@ class RankEngine:
             s.waiting = float(len(queue))
             s.kv_usage = min(1.0, self._held / self.limits.kv_tokens)
 
-    def _next(self, n: int, prefill: Request | None) -> tuple[int, int]:
-        """Prompt tokens of each of the next steps, and how many of them are alike."""
-        if prefill is None:
-            return 0, max(1, min(self._running[0][0] - self._clock, MOST_STEPS_AT_ONCE))
+    def _next(self, n: int) -> tuple[int, int]:
+        """Prompt tokens of each of the next steps, and how many of them are alike, while a prompt is computed."""
         most = self._left if self.limits.chunk is None else max(1, self.limits.chunk - n)
         chunk = min(self._left, most)
         whole = max(1, min(self._left // chunk, MOST_CHUNKS_AT_ONCE))
@@ -201,19 +216,6 @@ class RankEngine:
         self._left = max(1, first.computed)
         self._held += first.prompt - first.computed
         self._reserved += first.prompt + first.output
-
-    def _decode(self, n: int, steps: int, cost: float, late: float) -> None:
-        s, tokens = self.shown, n * steps
-        self._clock += steps
-        self._held += tokens * self.limits.accepted
-        s.steps += steps
-        s.generation_tokens += round(tokens * self.limits.accepted)
-        s.itl_count += tokens
-        s.itl_sum += tokens * cost + n * late
-        gap = cost + late
-        if gap >= LONG_GAP_SECONDS:
-            edge = max(e for e in GAP_EDGES if e <= gap)
-            s.itl_gap += edge * (tokens if not late else n)
 
     def _compute(self, request: Request, tokens: int, decoding: int, t: float) -> None:
         self._left -= tokens
