@@ -314,3 +314,5 @@ class Snapshot:
     paused: tuple[str, ...] = field(default=())
     """Names of pause requests, from spec and annotations."""
     unknown_fields: tuple[str, ...] = field(default=())
+    unmeasured: str = ""
+    """Why the Prometheus server that was to be asked says nothing; '' where it does, or where there is none."""

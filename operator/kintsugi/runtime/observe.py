@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kintsugi.adapters.kube import parse
@@ -29,6 +29,7 @@ from kintsugi.ports.cluster import ClusterPort, Json
 from kintsugi.ports.engines import Address, EnginePort
 from kintsugi.ports.errors import Forbidden
 from kintsugi.runtime.listing import Listings
+from kintsugi.runtime.measuring import Measuring, Seen
 from kintsugi.runtime.trouble import Troubles
 
 CHILDREN_SECONDS: Final = 60.0
@@ -68,10 +69,13 @@ class Sight:
 class Observer:
     """Reads one deployment's world through the ports."""
 
-    def __init__(self, cluster: ClusterPort, engines: EnginePort, clock: Clock) -> None:
+    def __init__(
+        self, cluster: ClusterPort, engines: EnginePort, clock: Clock, measuring: Measuring | None = None
+    ) -> None:
         self._cluster = cluster
         self._engines = engines
         self._clock = clock
+        self._measuring = measuring
 
     async def snapshot(
         self,
@@ -93,6 +97,9 @@ class Observer:
         )
         await self._refresh_api_key(key, deployment, sight)
         instances = await self._instances(key, deployment, pods, sight, times)
+        seen = self._measuring.look(key, deployment.spec, instances) if self._measuring else Seen()
+        if seen.measured:
+            instances = tuple(replace(i, measured=seen.measured.get(i.name)) for i in instances)
         metadata = raw["metadata"]
         return Snapshot(
             key=key,
@@ -112,6 +119,7 @@ class Observer:
             answers=dict(sight.answers),
             paused=pause_reasons(deployment),
             unknown_fields=self._unknown(raw, sight),
+            unmeasured=seen.trouble,
         )
 
     def _unknown(self, raw: Json, sight: Sight) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from kintsugi.runtime.act import Actor, CrdOutdated
 from kintsugi.runtime.blackbox import BlackBoxes, Flight
 from kintsugi.runtime.fleet import FleetBook
 from kintsugi.runtime.keeping import Shelf, put_away, take_down
+from kintsugi.runtime.measuring import Measuring
 from kintsugi.runtime.observe import Observer, Sight
 from kintsugi.runtime.retention import retire_old_records
 
@@ -55,12 +56,20 @@ class _Kept:
 class Reconciler:
     """Runs passes through the ports. One value per process; `forget` drops a deployment's memory."""
 
-    def __init__(self, cluster: ClusterPort, engines: EnginePort, clock: Clock, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        cluster: ClusterPort,
+        engines: EnginePort,
+        clock: Clock,
+        recorder: Recorder,
+        measuring: Measuring | None = None,
+    ) -> None:
         self._cluster = cluster
         self._engines = engines
         self._clock = clock
         self._recorder = recorder
-        self._observer = Observer(cluster, engines, clock)
+        self._measuring = measuring
+        self._observer = Observer(cluster, engines, clock, measuring)
         self._actor = Actor(cluster)
         self._black_boxes = BlackBoxes(cluster)
         self._book = FleetBook()
@@ -71,6 +80,8 @@ class Reconciler:
         self._kept.pop(key, None)
         self._book.forget(key)
         self._recorder.forget(key)
+        if self._measuring is not None:
+            self._measuring.forget(key)
 
     async def run(self, key: Key, late_by: float) -> float | None:
         """One pass. Seconds until the next is due; None where the deployment is gone or going."""

@@ -29,6 +29,10 @@ class Settings(BaseModel):
     """Port on which the API server asks; 0 picks a free one."""
     catalog: str = ""
     """Path of a YAML file with models, GPUs and recipes of your own, laid over the shipped catalog; empty = none."""
+    prometheus_url: str = Field(default="", pattern="^(https?://.+)?$")
+    """The Prometheus server for fleets that name none in `spec.monitoring.prometheus.url`; empty = none."""
+    prometheus_token_file: str = ""
+    """Path of a bearer token for that server, and for no other; read anew for each question."""
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     leader_election: bool = True
     """Act only while holding the Lease, so that two replicas are safe."""

@@ -12,11 +12,13 @@ from kintsugi.adapters.kube.admission import WebhookObjects
 from kintsugi.adapters.kube.client import KubeClient, load_configuration
 from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.lease import Leadership
+from kintsugi.adapters.prometheus_live import PrometheusLive
 from kintsugi.adapters.telemetry import Telemetry
 from kintsugi.core.snapshot import Key
 from kintsugi.ports.errors import PortError
 from kintsugi.runtime import liveness
 from kintsugi.runtime.handlers import watch
+from kintsugi.runtime.measuring import Measuring
 from kintsugi.runtime.reconcile import Reconciler
 from kintsugi.runtime.scheduler import Scheduler
 from kintsugi.runtime.settings import Settings
@@ -39,7 +41,15 @@ class Operator:
         client = KubeClient(load_configuration(kubeconfig, context), observer=self._telemetry.called)
         self._cluster = KubeCluster(client, self._clock.now, settings.watch_namespaces, settings.pod_name)
         self._engines = HttpEngines(self._clock.mono)
-        self._reconciler = Reconciler(self._cluster, self._engines, self._clock, self._telemetry)
+        self._measuring = Measuring(
+            PrometheusLive(self._clock.mono),
+            self._clock,
+            settings.prometheus_url,
+            settings.prometheus_token_file,
+        )
+        self._reconciler = Reconciler(
+            self._cluster, self._engines, self._clock, self._telemetry, self._measuring
+        )
         self._scheduler = Scheduler(
             self._reconciler.run, self._clock, self._telemetry.passed, settings.max_passes
         )
@@ -155,6 +165,7 @@ class Operator:
         await self._scheduler.close()
         if self._settings.leader_election:
             await self._leadership.release()
+        await self._measuring.close()
         await self._engines.close()
         await self._cluster.close()
 
