@@ -8,13 +8,24 @@ import asyncio
 import itertools
 import json
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import aiohttp
 
-from kintsugi.core.snapshot import Canary, CanaryOutcome, CanaryResult, Failed, Failure, Page, Scrape
+from kintsugi.core.snapshot import (
+    Answer,
+    Canary,
+    CanaryOutcome,
+    CanaryResult,
+    Failed,
+    Failure,
+    Page,
+    Question,
+    Scrape,
+)
 from kintsugi.ports.engines import Address
 from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX
 
@@ -125,10 +136,13 @@ class HttpEngines:
         return body.decode("utf-8", "replace")
 
     async def _canary(self, address: Address, canary: Canary, abandon_after: float) -> None:
-        status = 0
+        status, answer = 0, None
         try:
-            status, _ = await self._complete(address, canary.id, canary.rank, abandon_after)
+            status, body = await self._complete(
+                address, canary.id, canary.rank, abandon_after, canary.question
+            )
             outcome = _outcome_of_status(status)
+            answer = _answer(body) if status == 200 and canary.question is not None else None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             outcome = _outcome_of_error(error)
         except (
@@ -136,9 +150,11 @@ class HttpEngines:
         ) as error:  # a key or an id that is no header: nothing was sent, so nothing is proved
             log.warning("canary not sent", extra={"canary": canary.id, "why": str(error)})
             outcome = CanaryOutcome.REFUSED_BY_ENGINE
-        self._results.append(CanaryResult(canary, outcome, self._mono(), status))
+        self._results.append(CanaryResult(canary, outcome, self._mono(), status, answer))
 
-    async def _complete(self, address: Address, name: str, rank: str, timeout: float) -> tuple[int, bytes]:
+    async def _complete(
+        self, address: Address, name: str, rank: str, timeout: float, question: Question | None = None
+    ) -> tuple[int, bytes]:
         """(status, body) of a one-token completion; the body is read to its end."""
         headers = {"X-Request-Id": name}
         if rank.isascii() and rank.isdigit() and self._ranks.get((address.ip, address.port), 1) > 1:
@@ -146,12 +162,17 @@ class HttpEngines:
         if address.api_key:
             headers["Authorization"] = f"Bearer {address.api_key}"
         body: dict[str, Any] = {
-            "prompt": list(CANARY_PROMPT),
+            "prompt": list(CANARY_PROMPT if question is None else question.prompt),
             "max_tokens": 1,
             "temperature": 0,
             "stream": False,
             "priority": CANARY_PRIORITY,
         }
+        if question is not None:
+            # A salt of its own: the answer is computed, not read from the prefix cache of an earlier one.
+            body |= {"return_token_ids": True, "cache_salt": name}
+            if question.margin:
+                body |= {"logprobs": 2, "return_tokens_as_token_ids": True}
         if address.model:
             body["model"] = address.model
         async with self._http().post(
@@ -236,13 +257,33 @@ def _outcome_of_error(error: Exception) -> CanaryOutcome:
 
 
 def _is_completion(body: bytes) -> bool:
+    return bool(_first_choice(body).get("finish_reason"))
+
+
+def _first_choice(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except ValueError:
-        return False
+        return {}
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
-    return isinstance(first, dict) and bool(first.get("finish_reason"))
+    return first if isinstance(first, dict) else {}
+
+
+def _answer(body: bytes) -> Answer | None:
+    """The token of a question's answer and its margin; None where the body tells no token."""
+    choice = _first_choice(body)
+    ids, text = choice.get("token_ids"), choice.get("text")
+    token = f"id {ids[0]}" if isinstance(ids, list) and ids and isinstance(ids[0], int) else text
+    if not isinstance(token, str) or not token:
+        return None
+    said = choice.get("logprobs")
+    tops = said.get("top_logprobs") if isinstance(said, dict) else None
+    first = tops[0] if isinstance(tops, list) and tops and isinstance(tops[0], dict) else {}
+    likely = sorted(
+        (p for p in first.values() if isinstance(p, float | int) and math.isfinite(p)), reverse=True
+    )
+    return Answer(token, float(likely[0] - likely[1]) if len(likely) > 1 else None)
 
 
 def _model_names(body: bytes) -> frozenset[str] | None:

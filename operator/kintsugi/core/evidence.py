@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 
 from kintsugi.core.detect.cache_hit import CacheState
 from kintsugi.core.detect.collapsed import QueueState
+from kintsugi.core.detect.corrupted import AnswerState
+from kintsugi.core.detect.corrupted_pass import AnswerMemory
 from kintsugi.core.detect.dead import PodState
 from kintsugi.core.detect.device import DeviceState
 from kintsugi.core.detect.diverging import DivergeState
 from kintsugi.core.detect.erroring import ErrorState
 from kintsugi.core.detect.fragmented import FragmentationState, WorkerState
+from kintsugi.core.detect.growing import MemoryState
 from kintsugi.core.detect.load import LoadState
 from kintsugi.core.detect.preempting import PreemptState
 from kintsugi.core.detect.slow import SlowMemory, SlowState
@@ -51,13 +54,15 @@ class ProcessEvidence:
     slow: SlowState = field(default_factory=SlowState)
     load: LoadState = field(default_factory=LoadState)
     errors: ErrorState = field(default_factory=ErrorState)
+    answers: AnswerState = field(default_factory=AnswerState)
     queues: QueueState = field(default_factory=QueueState)
     devices: DeviceState = field(default_factory=DeviceState)
     cache: CacheState = field(default_factory=CacheState)
     preempting: PreemptState = field(default_factory=PreemptState)
+    memory: MemoryState = field(default_factory=MemoryState)
     diverging: DivergeState = field(default_factory=DivergeState)
     answered: int = 0
-    """Own canaries answered up to the last page."""
+    """Own canaries and questions answered up to the last page."""
 
     def age(self, mono: float) -> float:
         """Seconds since this process was first Ready; negative where it never was."""
@@ -85,6 +90,7 @@ class Memory:
     pods: dict[str, PodState] = field(default_factory=dict)
     processes: dict[ProcessKey, ProcessEvidence] = field(default_factory=dict)
     slow: SlowMemory = field(default_factory=SlowMemory)
+    answers: AnswerMemory = field(default_factory=AnswerMemory)
     kept: dict[ProcessKey, Kept] = field(default_factory=dict)
     """What was learned before an operator restart, until its process is seen again (`core.learned`)."""
     last_mono: float | None = None
@@ -105,6 +111,7 @@ class Memory:
                 process.stall.forget()
                 process.queues.forget()
                 process.devices.forget()
+                process.answers.forget()
         return late
 
     def pod(self, uid: str) -> PodState:

@@ -8,11 +8,13 @@ from kintsugi.api.healing import FragmentationTrigger, Triggers
 from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.cache_hit import see_cache
 from kintsugi.core.detect.collapsed import Beside, hear_asks, see_queue
+from kintsugi.core.detect.corrupted import hear_answers, see_nans
 from kintsugi.core.detect.dead import PodState, see_pod
 from kintsugi.core.detect.device import see_devices
 from kintsugi.core.detect.diverging import see_ranks
 from kintsugi.core.detect.erroring import hear as hear_errors
 from kintsugi.core.detect.erroring import see_errors
+from kintsugi.core.detect.growing import level_of, see_memory
 from kintsugi.core.detect.load import see_load
 from kintsugi.core.detect.preempting import see_preemptions
 from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, limits, see_failure, see_sample
@@ -63,7 +65,9 @@ def look(
     limit = limits(times, instance.chunked_prefill, instance.longest_prefill)
     if process is None:
         return Look(instance, pod, None, limit, False)
-    mine = [result for result in instance.canaries if result.canary.process == process.key]
+    ours = [result for result in instance.canaries if result.canary.process == process.key]
+    mine = [result for result in ours if result.canary.question is None]
+    hear_answers(process.answers, ours)
     read_at = process.sample.mono if process.sample is not None else None
     hear_canaries(process.stall, mine, read_at, times)
     hear_errors(process.errors, mine)
@@ -81,6 +85,7 @@ def look(
         _see_queues(process, process.sample, instance, times, memory, now)
         _see_advice(process, process.sample, triggers, times, now)
     _see_fragmentation(process, mono, now, times, triggers.fragmentation, new_page, proven)
+    _see_memory(process, instance, new_page, mono, now, times)
     return Look(instance, pod, process, limit, new_page)
 
 
@@ -92,13 +97,15 @@ def _take_sample(
     if process.age(sample.mono) < times.stall_warm_up:
         process.stall.forget()
     clocks = process.stall.ranks.values()
-    answered = sum(clock.answered for clock in clocks)
-    still_open = sum(ping.outcome is None for clock in clocks for ping in clock.pings)
+    asked = process.answers
+    answered = sum(clock.answered for clock in clocks) + asked.answered
+    still_open = sum(ping.outcome is None for clock in clocks for ping in clock.pings) + asked.open()
     own = answered - process.answered
     see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
     process.answered = answered
-    process.slow.window.add(sample, answered, times)
+    process.slow.window.add(sample, answered, times, asked.tokens)
     see_errors(process.errors, sample, answered, times)
+    see_nans(asked, sample, times, now)
 
 
 def _see_queues(
@@ -112,7 +119,8 @@ def _see_queues(
     asked = process.errors.round
     beside = Beside(
         clocks=process.stall.ranks,
-        others_open=0 if asked is None else sum(outcome is None for outcome in asked.outcomes.values()),
+        others_open=process.answers.open()
+        + (0 if asked is None else sum(outcome is None for outcome in asked.outcomes.values())),
         max_num_seqs=instance.max_num_seqs,
         model=memory.slow.models.get((instance.pool, instance.revision)),
         times=times,
@@ -162,6 +170,16 @@ def _see_fragmentation(
                 continue
         at = sample.mono if values and sample is not None else mono
         fragmented.see(state, values or None, at, process.age(at), line, now)
+
+
+def _see_memory(
+    process: ProcessEvidence, instance: Instance, new_page: bool, mono: float, now: float, times: Times
+) -> None:
+    """The engine's own word counts once for each page, a Prometheus server's as long as it is young."""
+    sample = process.sample
+    telemetry = sample.telemetry if new_page and sample is not None else {}
+    level = level_of(telemetry, instance.measured, instance.memory_limit, mono)
+    see_memory(process.memory, level, process.age(mono), instance.offload, mono, now, times)
 
 
 def _telemetry_age(sample: Sample, worker: str) -> float:

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from kintsugi.core.detect.collapsed import Ask, ask_due
+from kintsugi.core.detect.corrupted import Kind
 from kintsugi.core.detect.erroring import canaries_due
 from kintsugi.core.detect.stalled import due, sent
+from kintsugi.core.known_answers import QUESTIONS, WITH_MARGIN
 from kintsugi.core.look import Look
 from kintsugi.core.page import DEFAULT_RANK
 from kintsugi.core.snapshot import Canary, Failed, Failure
@@ -15,6 +17,12 @@ from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX
 
 IDLE_AT_ONCE: Final = 20
 """Canaries outside suspicion that one pass may send (hang §1.3)."""
+QUESTIONS_AT_ONCE: Final = 20
+"""Questions that one pass may send, to all engines of a deployment (chosen here, as for idle canaries)."""
+QUESTIONS_IN_PARALLEL: Final = 4
+"""Questions that may be open at one engine: a burst adds at most this many requests to a step (chosen here)."""
+_PLAIN: Final = {question.name: question for question in QUESTIONS}
+_MARGIN: Final = {question.name: question for question in WITH_MARGIN}
 _RANK: Final = re.compile(r"[A-Za-z0-9._-]{1,32}")
 """Rank names that may go into a request header; others come from a page that nobody should believe."""
 
@@ -74,6 +82,31 @@ def starved(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, .
             id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}-q"
             queue.asks.append(Ask(id_, mono))
             found.append(Canary(id_, process.key, rank, mono))
+    return tuple(found)
+
+
+def questions(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, ...]:
+    """The known-answer questions to send now, noted as sent; those that decide about a suspect come first."""
+    due = [
+        (process.answers.round.kind is not Kind.BURST, look.instance.uid, process, process.answers.round)
+        for look in looks
+        if (process := look.process) is not None
+        and process.answers.round is not None
+        and len(process.answers.round.asked) < len(process.answers.round.wanted)
+        and _may_be_asked(look, mono, times)
+    ]
+    due.sort(key=lambda each: each[:2])
+    found: list[Canary] = []
+    for _, uid, process, asked in due:
+        known = _MARGIN if asked.kind is Kind.FIRST else _PLAIN
+        left = [name for name in asked.wanted if name not in asked.asked.values()]
+        for name in left[: max(0, QUESTIONS_IN_PARALLEL - asked.waiting())]:
+            if len(found) >= QUESTIONS_AT_ONCE or _RANK.fullmatch(asked.rank) is None:
+                break
+            id_ = f"{CANARY_REQUEST_ID_PREFIX}{asked.rank}-{uid[:8]}-{round(mono * 1000)}-{name}"
+            asked.asked[id_] = name
+            asked.began = mono if asked.began is None else asked.began
+            found.append(Canary(id_, process.key, asked.rank, mono, known[name]))
     return tuple(found)
 
 

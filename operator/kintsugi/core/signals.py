@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 from kintsugi.core.detect.cache_hit import ENOUGH_TOKENS
+from kintsugi.core.detect.growing_findings import forecast_seconds, memory_percent
 from kintsugi.core.evidence import ProcessEvidence
 from kintsugi.core.times import Times
 
@@ -22,7 +23,8 @@ def user_running(process: ProcessEvidence, mono: float, times: Times) -> float |
         if rank.running is None or clock.stale:
             continue
         known = True
-        total += max(0.0, rank.running - sum(ping.outcome is None for ping in clock.pings))
+        ours = sum(ping.outcome is None for ping in clock.pings) + process.answers.open(rank.rank)
+        total += max(0.0, rank.running - ours)
     return total if known else None
 
 
@@ -45,6 +47,8 @@ def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[s
     values["lost_percent"] = None if lost is None else 100.0 * (1.0 - math.exp(-max(0.0, lost)))
     counts = process.errors.counts
     values["error_percent"] = 100.0 * counts.errors / counts.requests if counts.requests >= 1 else None
+    values["memory_percent"] = memory_percent(process.memory, mono, times)
+    values["memory_forecast_seconds"] = forecast_seconds(process.memory, mono, times)
     flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)
     values["flat_seconds"] = flat
     return {name: value for name, value in values.items() if value is not None}

@@ -15,8 +15,10 @@ UNKNOWN_REASONS = frozenset(
         "FragmentationUnknown",
         "SlowUnknown",
         "ErroringUnknown",
+        "CorruptedUnknown",
         "StarvedUnknown",
         "DeviceUnknown",
+        "GrowthUnknown",
         "StaleGauges",
     }
 )

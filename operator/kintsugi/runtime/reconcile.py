@@ -119,6 +119,8 @@ class Reconciler:
         kept.flight.note(snapshot, (a.uid for a in plan.status.remediations.active))
         for probe in judgement.probes:
             self._probe(kept.sight, probe, judgement.abandon_after)
+        for question in judgement.questions:
+            self._probe(kept.sight, question, judgement.answer_within)
         try:
             await self._carry_out(raw, snapshot, plan, judged, times, kept)
         except Conflict as error:

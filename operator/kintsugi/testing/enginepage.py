@@ -27,6 +27,8 @@ class Counters:
     failed: float = 0.0
     http_failed: float = 0.0
     process_cpu: float = 10.0
+    corrupted: float | None = None
+    """None: the engine was not told to count them."""
 
     def run(self, steps: float, running: float, seconds: float, admits: bool, errors: float = 0.0) -> None:
         """`steps` engine steps of a batch of `running` within `seconds`; requests end and, if it admits, begin.
@@ -89,6 +91,7 @@ def page(
         f"vllm:time_to_first_token_seconds_count{{{_LABELS}}} {int(c.first_tokens)}",
         f"vllm:inter_token_latency_seconds_count{{{_LABELS}}} {int(c.itl_count)}",
         f"vllm:inter_token_latency_seconds_sum{{{_LABELS}}} {c.itl_sum}",
+        *([] if c.corrupted is None else [f"vllm:corrupted_requests_total{{{_LABELS}}} {int(c.corrupted)}"]),
         *(
             f'vllm:inter_token_latency_seconds_bucket{{{_LABELS},le="{le}"}} {int(c.itl_count)}'
             for le in _EDGES

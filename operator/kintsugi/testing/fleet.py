@@ -13,6 +13,7 @@ from kintsugi.adapters.kube.parse import epoch
 from kintsugi.core import names
 from kintsugi.core.command.read import read_words
 from kintsugi.core.snapshot import (
+    Answer,
     Canary,
     CanaryOutcome,
     CanaryResult,
@@ -20,6 +21,7 @@ from kintsugi.core.snapshot import (
     Failure,
     Page,
     ProcessKey,
+    Question,
     Scrape,
 )
 from kintsugi.ports.engines import Address
@@ -56,6 +58,12 @@ class Behaviour:
     """Share of requests that end in an error."""
     canary_errors: float = 0.0
     """Share of canaries that are answered with status 500, spread evenly."""
+    garbage: float = 0.0
+    """Share of known-answer questions that are answered wrong, spread evenly."""
+    nans: float | None = None
+    """Requests with NaNs per second; None: the engine was not told to count them."""
+    near_ties: frozenset[str] = frozenset()
+    """Names of questions of whose answers this engine is not sure."""
     canary_status: int = 200
     answer_seconds: float = CANARY_SECONDS
     """A canary waits so long for its answer."""
@@ -83,6 +91,8 @@ class _Engine:
     out_since: float | None = None
     canary_debt: float = 0.0
     """Share of a canary that is owed an error."""
+    garbage_debt: float = 0.0
+    """Share of a question that is owed a wrong answer."""
 
     def running(self, now: float) -> float:
         """Requests in the batch: none is left once the drain is over, all of them while nothing steps."""
@@ -95,6 +105,8 @@ class _Engine:
         seconds, self.at = now - self.at, now
         running, b = self.running(now), self.behaviour
         self.counters.process_cpu += 0.02 * seconds
+        if b.nans is not None:
+            self.counters.corrupted = (self.counters.corrupted or 0.0) + b.nans * seconds
         if b.hung or b.silent or running <= 0:
             return
         steps = seconds * b.steps_per_second / b.slow
@@ -124,7 +136,9 @@ class FakeEngines:
         self._indexed = -1
         self.scrapes = 0
         self.canaries: list[Canary] = []
-        """Every canary sent so far."""
+        """Every canary sent so far, questions not counted."""
+        self.questions: list[Canary] = []
+        """Every known-answer question sent so far."""
         self.listed: list[str] = []
         """Names of the pods whose list of models was asked for, in order."""
         self.asked: list[str] = []
@@ -159,7 +173,7 @@ class FakeEngines:
     def send_canary(self, address: Address, canary: Canary, abandon_after: float) -> None:
         """Answered after a moment, or when the engine comes to itself, or abandoned."""
         clock = self._cluster.clock
-        self.canaries.append(canary)
+        (self.canaries if canary.question is None else self.questions).append(canary)
         pod = self._by_ip().get(address.ip)
         if pod is None or not self._cluster.reachable(pod):
             clock.call_later(2.0, lambda: self._end(canary, CanaryOutcome.CONNECT_TIMEOUT))
@@ -274,8 +288,12 @@ class FakeEngines:
         """With a token, or, for the share of canaries that fail, with an error."""
         engine.canary_debt += engine.behaviour.canary_errors
         if engine.canary_debt < 1.0:
-            engine.counters.canary(CANARY_PROMPT_TOKENS)
-            self._end(canary, CanaryOutcome.ANSWERED, 200)
+            asked = canary.question
+            engine.counters.canary(CANARY_PROMPT_TOKENS if asked is None else len(asked.prompt))
+            answer = None if asked is None else _answer_to(asked, engine)
+            self._results.append(
+                CanaryResult(canary, CanaryOutcome.ANSWERED, self._cluster.clock.mono(), 200, answer)
+            )
             return
         engine.canary_debt -= 1.0
         engine.counters.http_failed += 1
@@ -293,6 +311,16 @@ class FakeEngines:
                 ip: pod for pod in store.each("Pod") if (ip := (pod.get("status") or {}).get("podIP"))
             }
         return self._index
+
+
+def _answer_to(asked: Question, engine: _Engine) -> Answer:
+    """What every well engine answers, or something else."""
+    b = engine.behaviour
+    engine.garbage_debt += b.garbage
+    wrong = engine.garbage_debt >= 1.0
+    engine.garbage_debt -= wrong
+    sure = 0.1 if asked.name in b.near_ties else 9.0
+    return Answer(f"not {asked.name}" if wrong else asked.name, sure if asked.margin else None)
 
 
 def _started(pod: Mapping[str, Any]) -> float | None:

@@ -59,9 +59,12 @@ class StepWindow:
 
     rows: deque[Row] = field(default_factory=deque)
 
-    def add(self, sample: Sample, own_canaries: int, times: Times) -> None:
-        """Add one page. A page without the series of steps and decodes adds nothing."""
-        row = row_of(sample, own_canaries)
+    def add(self, sample: Sample, own_canaries: int, times: Times, own_tokens: float = 0.0) -> None:
+        """Add one page. A page without the series of steps and decodes adds nothing.
+
+        `own_canaries` were answered so far; those that were long questions had `own_tokens` in their prompts.
+        """
+        row = row_of(sample, own_canaries, own_tokens)
         if row is None:
             return
         self.rows.append(row)
@@ -98,7 +101,7 @@ class StepWindow:
         )
 
 
-def row_of(sample: Sample, own_canaries: int) -> Row | None:
+def row_of(sample: Sample, own_canaries: int, own_tokens: float = 0.0) -> Row | None:
     """The counters of one page, or None where one of them is missing."""
     steps, prompt = sample.total("steps"), sample.total("prompt_tokens")
     decodes, seconds, gaps = sample.total("itl_count"), sample.total("itl_sum"), sample.total("itl_gap")
@@ -112,7 +115,10 @@ def row_of(sample: Sample, own_canaries: int) -> Row | None:
         running=running,
         kv_usage=kv_usage,
         steps=steps - own_canaries,
-        computed=prompt - (sample.total("prefix_hits") or 0.0) - CANARY_PROMPT_TOKENS * own_canaries,
+        computed=prompt
+        - (sample.total("prefix_hits") or 0.0)
+        - CANARY_PROMPT_TOKENS * own_canaries
+        - own_tokens,
         decodes=decodes,
         decode_seconds=seconds,
         gap_seconds=gaps,

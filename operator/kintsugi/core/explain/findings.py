@@ -97,6 +97,31 @@ _OWN: Final[Mapping[str, FindingWords]] = {
     ),
     "ErrorsFollowRequests": FindingWords("requests fail, and harmless ones do not", _ADVICE),
     "ErrorsEverywhere": FindingWords("requests fail in its siblings too", _ADVICE),
+    # corrupted output
+    "CorruptedOutput": FindingWords(
+        "it answers known questions wrong, twice, and siblings answer them right", _SICK
+    ),
+    "CorruptedUnknown": FindingWords("it answered known questions wrong when it was last read", _BLIND),
+    "WrongAnswersSuspected": FindingWords(
+        "it answered a known question wrong",
+        "two bursts of all questions, a minute apart, decide: it is Sick if half are wrong in both and siblings are right",
+    ),
+    "WrongAnswersEverywhere": FindingWords("its siblings answer known questions wrong, too", _ADVICE),
+    "WrongAnswers": FindingWords(
+        "it answers known questions wrong, and no sibling of its revision could be compared with",
+        "nothing by itself: ask it something, and delete its pod if the answer is nonsense",
+    ),
+    "AnswersNotKnown": FindingWords(
+        "too few questions have an answer that it and its siblings are sure of",
+        "nothing: wrong answers of this instance are not looked for",
+    ),
+    "NansCounted": FindingWords(
+        "it computes values that are no numbers",
+        "a burst of known questions decides; the counter alone never does, since one request can cause it",
+    ),
+    "NansFollowRequests": FindingWords(
+        "it computes values that are no numbers, and answers known questions right", _ADVICE
+    ),
     # starved admission
     "StarvedAdmission": FindingWords("a queue stands though slots and memory are free, here alone", _SICK),
     "StarvedSuspected": FindingWords(

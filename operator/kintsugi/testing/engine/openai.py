@@ -1,6 +1,7 @@
 """The OpenAI-compatible protocol as vLLM speaks it: reading requests, writing answers, errors."""
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,10 @@ CHAT: Final = "/v1/chat/completions"
 COMPLETIONS: Final = "/v1/completions"
 _TEMPLATE_TOKENS: Final = 4
 """Assumed overhead of a chat template, per message."""
+_MOST_LOGPROBS: Final = 20
+"""vLLM's default of `--max-logprobs`."""
+_MARGIN: Final = 6.0
+"""Nats between the likeliest token and the next one: a simulated engine is always sure."""
 _DEFAULT_COMPLETION_TOKENS: Final = 16
 """The protocol's default of `max_tokens` for completions."""
 
@@ -44,6 +49,12 @@ class Asked:
     """None = until the model stops by itself."""
     stream: bool
     include_usage: bool
+    logprobs: int | None = None
+    """So many likeliest tokens are told for each token of a completion that is not a stream."""
+    token_ids: bool = False
+    """Token ids are told beside the text."""
+    as_token_ids: bool = False
+    """Tokens are named by their ids among the log-probabilities."""
 
 
 def read_request(path: str, document: object, bytes_per_token: int) -> Asked:
@@ -62,6 +73,9 @@ def read_request(path: str, document: object, bytes_per_token: int) -> Asked:
         max_tokens=limit,
         stream=bool(document.get("stream", False)),
         include_usage=bool(isinstance(options, dict) and options.get("include_usage")),
+        logprobs=None if chat else _logprobs(document),
+        token_ids=bool(document.get("return_token_ids")),
+        as_token_ids=bool(document.get("return_tokens_as_token_ids")),
     )
 
 
@@ -81,6 +95,15 @@ def _max_tokens(document: dict[str, object], chat: bool) -> int | None:
             raise bad_request(f"{name} must be at least 1, got {value}.", name)
         return value
     return None if chat else _DEFAULT_COMPLETION_TOKENS
+
+
+def _logprobs(document: dict[str, object]) -> int | None:
+    value = document.get("logprobs")
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_LOGPROBS:
+        raise bad_request(f"logprobs must be 0 to {_MOST_LOGPROBS}, got {value}.", "logprobs")
+    return value
 
 
 def _tokens(data: bytes, bytes_per_token: int) -> int:
@@ -170,8 +193,32 @@ class Writer:
         """The answer to a request that is not a stream."""
         text = "".join(words)
         choice: dict[str, object] = {"index": 0, "logprobs": None, "finish_reason": finish_reason}
+        if self._asked.logprobs is not None:
+            choice["logprobs"] = self._likely(words)
+        if self._asked.token_ids:
+            choice["token_ids"] = [_token_id(word) for word in words]
         if self._asked.chat:
             choice["message"] = {"role": "assistant", "content": text}
         else:
             choice["text"] = text
         return {**self._head, "choices": [choice], "usage": self._usage(len(words), cached)}
+
+    def _likely(self, words: Sequence[str]) -> dict[str, object]:
+        """Log-probabilities of each token, with the next best ones that nobody says."""
+        named = [f"token_id:{_token_id(word)}" if self._asked.as_token_ids else word for word in words]
+        others = [
+            f"token_id:{number}" if self._asked.as_token_ids else f" other{number}"
+            for number in range(1, self._asked.logprobs or 1)
+        ]
+        top = {other: -_MARGIN - place for place, other in enumerate(others, 0)}
+        return {
+            "text_offset": [0 for _ in words],
+            "token_logprobs": [-0.01 for _ in words],
+            "tokens": named,
+            "top_logprobs": [{name: -0.01, **top} for name in named],
+        }
+
+
+def _token_id(word: str) -> int:
+    """A number of its own for every word, beyond those of the questions."""
+    return 1_000 + zlib.crc32(word.encode()) % 100_000

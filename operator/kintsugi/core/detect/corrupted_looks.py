@@ -1,0 +1,43 @@
+"""From the looks of one pass to the entries of `corrupted_pass`: who may be asked a question now."""
+
+from collections.abc import Sequence
+
+from kintsugi.core.detect.corrupted_pass import Answering, AnswerMemory, answers_pass
+from kintsugi.core.evidence import ProcessEvidence
+from kintsugi.core.look import Look
+from kintsugi.core.page import DEFAULT_RANK
+from kintsugi.core.snapshot import Snapshot
+from kintsugi.core.times import Times
+
+
+def judge_answers(up: Sequence[Look], memory: AnswerMemory, snapshot: Snapshot, times: Times) -> None:
+    """Move the evidence on every instance of `up`, which were all Ready once."""
+    mono = snapshot.mono
+    revisions = {(one.instance.pool, one.instance.revision) for one in up}
+    revisions |= {(rs.pool, rs.revision) for rs in snapshot.replica_sets}
+    for gone in [key for key in memory.known if key not in revisions]:
+        del memory.known[gone]
+    entries = [
+        Answering(
+            one.instance.pool,
+            one.instance.revision,
+            process.answers,
+            may_be_asked(process, mono, times),
+            tuple(sorted(process.ranks)) or (DEFAULT_RANK,),
+        )
+        for one in up
+        if (process := one.process) is not None and not one.instance.deleting
+    ]
+    answers_pass(entries, memory, mono, snapshot.now, times)
+
+
+def may_be_asked(process: ProcessEvidence, mono: float, times: Times) -> bool:
+    """Warm, awake, freshly read, stepping or idle, and nobody waits: a question must not lengthen a queue."""
+    sample = process.sample
+    if sample is None or process.age(mono) < times.warm_up or not process.fresh(mono, times):
+        return False
+    if process.stall.sleeping or process.load.queue_since is not None:
+        return False
+    if any((rank.waiting or 0.0) - (rank.deferred or 0.0) >= 1.0 for rank in sample.ranks):
+        return False
+    return all(clock.flat == 0.0 and not clock.stale for clock in process.stall.ranks.values())
