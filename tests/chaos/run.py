@@ -79,7 +79,7 @@ class Run:
     def _install(self, name: str, cases: Sequence[Case]) -> None:
         for case in cases:
             self._apply(case)
-        replicas = {"replicas": "2"} if name in TWICE else {}
+        replicas = {"replicas": 2} if name in TWICE else {}
         namespaces = [self._fleets[case.name].namespace for case in cases]
         self._installed[name] = self._operators.install(
             name, namespaces, through_proxy=name in PROXIED, **replicas

@@ -200,15 +200,15 @@ class Operators:
         self._lock = threading.Lock()
 
     def install(
-        self, name: str, namespaces: list[str], *, through_proxy: bool = False, **values: str
+        self, name: str, namespaces: list[str], *, through_proxy: bool = False, **values: Any
     ) -> tuple[Release, ApiProxy | None]:
         """An operator for these namespaces; returns when it is Ready."""
         proxy = None
-        said = {
-            "watchNamespaces": "{" + ",".join(namespaces) + "}",
-            "crds.enabled": "false",
-            "webhook.enabled": "false",
-            "nodeSelector." + PLACE.replace(".", "\\."): GENERAL,
+        said: Json = {
+            "watchNamespaces": namespaces,
+            "crds": {"enabled": False},
+            "webhook": {"enabled": False},
+            "nodeSelector": {PLACE: GENERAL},
             **values,
         }
         if through_proxy:

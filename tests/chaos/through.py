@@ -38,14 +38,10 @@ class ApiProxy:
         self._answer()
 
     @property
-    def values(self) -> dict[str, str]:
+    def values(self) -> dict[str, Any]:
         """Values of the chart that lead an operator through this proxy instead of straight to the API server."""
-        return {
-            "extraEnv[0].name": "KUBERNETES_SERVICE_HOST",
-            "extraEnv[0].value": CONTROL_PLANE_IP,
-            "extraEnv[1].name": "KUBERNETES_SERVICE_PORT",
-            "extraEnv[1].value": str(self.port),
-        }
+        where = {"KUBERNETES_SERVICE_HOST": CONTROL_PLANE_IP, "KUBERNETES_SERVICE_PORT": str(self.port)}
+        return {"extraEnv": [{"name": name, "value": value} for name, value in where.items()]}
 
     def make(self, **trouble: Any) -> Counts:
         """This trouble from now on, none without arguments; what became of the requests before."""

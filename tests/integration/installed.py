@@ -42,8 +42,8 @@ class Release:
     image: str
     name: str = RELEASE
     """Of the release, of its namespace, and of everything that it makes."""
-    values: Mapping[str, str] = field(default_factory=dict)
-    """Values of the chart that differ from its own."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the chart that differ from its own: nested, as in a values file."""
 
     @property
     def service_account(self) -> str:
@@ -57,11 +57,11 @@ class Release:
             "fullnameOverride": self.name,
             "image.repository": repository,
             "image.tag": tag,
-            **self.values,
             **(values or {}),
         }
         self.cluster.helm(
             *("install", self.name, str(CHART), "--namespace", self.name, "--take-ownership"),
+            *(f"--set-json={key}={json.dumps(value)}" for key, value in self.values.items()),
             *("--set-string", ",".join(f"{key}={value}" for key, value in said.items())),
             *("--wait", "--timeout", f"{START_SECONDS:.0f}s"),
             timeout_seconds=START_SECONDS + 30,
