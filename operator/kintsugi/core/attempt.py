@@ -54,6 +54,8 @@ class World:
     """New pods in the victim's place keep off its node already, where they have to."""
     compacted: Mapping[str, bool] = field(default_factory=dict)
     """By attempt id: what engines answered that were asked to release cached memory."""
+    fragmentation_line: float = 25.0
+    """Percent from which on fragmentation counts (`triggers.fragmentation.thresholdPercent`)."""
     approver: str = ""
     """Who approved this very attempt; '' where nobody did."""
     namespace: str = ""

@@ -100,8 +100,11 @@ def _replacing(old: Mapping[str, Any], new: Mapping[str, Any]) -> Json | None:
     patch: Json = {key: None for key in old if key not in new}
     for key, value in new.items():
         was = old.get(key)
-        both = isinstance(value, Mapping) and isinstance(was, Mapping)
-        patch[key] = _replacing(was, value) if both else value
+        if isinstance(value, Mapping) and isinstance(was, Mapping):
+            if value != was:
+                patch[key] = _replacing(was, value)
+        elif value != was:
+            patch[key] = value
     return patch
 
 

@@ -196,6 +196,13 @@ def _degraded(state: State) -> Said:
     failing = state.failing
     if failing:
         return "True", failing[0].failure.kind, "; ".join([*(each.message for each in failing), *sick])
+    given_up = [i.name for i in state.instances if i.verdict == "Sick" and i.remedy == "GiveUp"]
+    if given_up:
+        text = (
+            f"every remedy was tried on {', '.join(given_up)}: look at it, then let healing begin anew by "
+            f"`kintsugi reset`"
+        )
+        return "True", "Exhausted", "; ".join([text, *sick])
     if sick:
         return "True", "Sick", "; ".join(sick)
     stalled = [c.why for c in state.courses.values() if c.rollout and c.rollout.state == "Stalled"]

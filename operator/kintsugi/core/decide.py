@@ -13,8 +13,10 @@ from kintsugi.core.children import children
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.gate import Answer, Question, ask_gates, first_closed
 from kintsugi.core.judged import Judged
-from kintsugi.core.ledger import book, ladder_step, reserve
+from kintsugi.core.ladder import next_rung, wants_another_node
+from kintsugi.core.ledger import book, reserve
 from kintsugi.core.moment import moment
+from kintsugi.core.moving import discards, keep_off, made_off, strikes_of_pass, told_to_avoid
 from kintsugi.core.names import ATTEMPT_ANNOTATION, RETIRING_SINCE_ANNOTATION
 from kintsugi.core.plan import Action, Plan, Restore
 from kintsugi.core.poolview import PoolView, pool_views
@@ -25,6 +27,7 @@ from kintsugi.core.report import Facts, report
 from kintsugi.core.rollout import Course, Setting, course, leaving, retiring_pods
 from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.storm import storm_over, weigh_storms
+from kintsugi.core.strikes import in_force, refused
 from kintsugi.core.times import Times
 from kintsugi.core.transition import happenings
 
@@ -49,10 +52,18 @@ def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
     for taken in courses.values():
         actions += taken.actions
     actions += healing.actions
-    remediations = book(status, tuple(healing.active), snapshot, storms, tuple(healing.withheld), times)
+    strikes = strikes_of_pass(snapshot, views, status, tuple(healing.active), times)
+    actions = [
+        *keep_off(snapshot, views, strikes),
+        *discards(views, status),
+        *made_off(actions, strikes, snapshot.now),
+    ]
+    remediations = book(
+        status, tuple(healing.active), snapshot, storms, tuple(healing.withheld), strikes, times
+    )
     facts = Facts(snapshot, views, judged, courses, problems, remediations)
     after = report(facts, status)
-    busy = bool(healing.active) or any(taken.busy for taken in courses.values())
+    busy = bool(healing.active) or healing.concerned or any(taken.busy for taken in courses.values())
     return Plan(
         status=after,
         remediations=tuple(
@@ -63,7 +74,7 @@ def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
         ),
         actions=tuple(actions),
         happenings=happenings(status, after),
-        needs_nodes=busy,
+        needs_nodes=busy or healing.needs_nodes,
     )
 
 
@@ -134,6 +145,8 @@ class _Healing:
         self.actions: list[Action] = []
         self.withheld: list[WithheldAction] = []
         self.answers: dict[str, tuple[Answer, ...]] = {}
+        self.needs_nodes = False
+        """Whether room on other nodes has to be looked up."""
 
     def go_on(self) -> None:
         """Advance what is under way."""
@@ -172,6 +185,7 @@ class _Healing:
             if not instance.deleting
             and instance.member
             and (verdict := view.verdicts.get(instance.uid)) is not None
+            and not refused(verdict)
             and (finding := self._weightiest(verdict)) is not None
         ]
 
@@ -188,16 +202,24 @@ class _Healing:
         )
 
     def _consider(self, view: PoolView, instance: Instance, finding: Finding) -> None:
-        remedy, attempt, lineage = ladder_step(self._snapshot, instance, finding, self._times)
-        if remedy is None:
-            text = "every remedy of the ladder was tried on this line, or its next one is not built: a person is asked"
-            if finding.detector is Detector.DEVICE:
-                text = f"{finding.message}: a new pod here may get the same GPU, and moving it to another node is not built yet: a person is asked"
+        verdict = view.verdicts.get(instance.uid)
+        struck = in_force(self._status.remediations.strikes, view.name, self._snapshot.now)
+        elsewhere = view.room_without({instance.node, *struck})
+        climb = next_rung(self._snapshot, instance, finding, verdict, elsewhere, self._times)
+        another = climb.remedy == "RecreateElsewhere" or wants_another_node(finding, verdict)
+        self.needs_nodes = self.needs_nodes or another
+        if climb.remedy is None:
+            text = (
+                f"{finding.message}: no rung of spec.healing.ladder helps against {finding.detector.value}, "
+                "which needs RecreateElsewhere: a person is asked"
+            )
             closed = first_closed(self._ask(view, instance, finding, "", removal=False))
-            self._withhold(instance.name, closed or Answer("exhausted", False, text))
+            self._withhold(instance.name, closed or Answer("ladder", False, text))
             return
-        reserved = reserve(self._snapshot, instance, finding, remedy, attempt, lineage)
-        answers = self._ask(view, instance, finding, reserved.id, removal=False)
+        reserved = reserve(self._snapshot, instance, finding, climb.remedy, climb.attempt, climb.lineage)
+        answers = self._ask(view, instance, finding, reserved.id, removal=False, remedy=climb.remedy)
+        if climb.skipped:
+            answers = (*answers, Answer("ladder", True, climb.skipped))
         closed = first_closed([a for a in answers if a.gate != "approval"]) or first_closed(answers)
         if closed and closed.gate == "approval":
             reserved = waiting(reserved, self._snapshot.key.namespace)
@@ -241,7 +263,13 @@ class _Healing:
                     self.actions.append(Restore(i.name, i.uid, i.annotations[ATTEMPT_ANNOTATION]))
 
     def _ask(
-        self, view: PoolView, instance: Instance, finding: Finding, attempt: str, removal: bool
+        self,
+        view: PoolView,
+        instance: Instance,
+        finding: Finding,
+        attempt: str,
+        removal: bool,
+        remedy: str = "Recreate",
     ) -> tuple[Answer, ...]:
         taken = self._courses.get(view.name, Course())
         return ask_gates(
@@ -258,6 +286,7 @@ class _Healing:
                 removal=removal,
                 rollout=taken.busy,
                 problems=self._problems,
+                remedy=remedy,
             )
         )
 
@@ -268,13 +297,20 @@ class _Healing:
             now=self._snapshot.now,
             times=self._times,
             view=view,
-            ask=lambda instance, finding: self._ask(view, instance, finding, active.id, removal=True),
+            ask=lambda instance, finding: self._ask(
+                view, instance, finding, active.id, removal=True, remedy=active.remedy
+            ),
             storm=storm_over(view.name, self._storms),
             claimed=frozenset(uid for uid in claimed if uid),
             answers=self._snapshot.answers,
             start_budget=start_budget_seconds(view.pool),
             observed_for=self._snapshot.mono - self._snapshot.observed_since,
             mode=self._snapshot.deployment.spec.healing.mode_of,
+            told_to_avoid=told_to_avoid(active, view, self._status, self._snapshot.now),
+            compacted=self._snapshot.compacted,
+            fragmentation_line=float(
+                self._snapshot.deployment.spec.healing.triggers.fragmentation.threshold_percent
+            ),
             approver=approver_of(self._snapshot.remediations.get(active.id)),
             namespace=self._snapshot.key.namespace,
         )
@@ -288,6 +324,9 @@ class _Healing:
         )
 
 
-def _surest_first(candidate: tuple[PoolView, Instance, Finding]) -> tuple[bool, float, str]:
+def _surest_first(candidate: tuple[PoolView, Instance, Finding]) -> tuple[bool, bool, float, str]:
+    """Who serves nobody, then who is ill, then who will be: among those, the one that reaches its limit first."""
     _, instance, finding = candidate
-    return (not finding.serves_nothing, finding.since, instance.name)
+    planned = finding.detector is Detector.GROWING
+    when = finding.since if finding.deadline is None else finding.deadline
+    return (not finding.serves_nothing, planned, when, instance.name)

@@ -1,74 +1,19 @@
 """The gates: reasons not to act now. Every gate is asked, and every answer is kept."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kintsugi.api.status import ActiveRemediation, DeploymentStatus, StormStatus
+from kintsugi.api.status import ActiveRemediation
 from kintsugi.core.classify.of_instance import failed_again, start_failure
-from kintsugi.core.finding import Detector, Finding, Verdict
+from kintsugi.core.finding import Detector, Verdict
 from kintsugi.core.moment import epoch
 from kintsugi.core.names import RESET_LADDERS_ANNOTATION
-from kintsugi.core.poolview import PoolView
-from kintsugi.core.snapshot import Instance, Snapshot
+from kintsugi.core.question import Answer, Gate, Question
+from kintsugi.core.room_gates import capacity, disruption_budget, operator_start
 from kintsugi.core.storm import EVERY_POOL, storm_over
 from kintsugi.core.strikes import in_force
-from kintsugi.core.times import Times
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One gate's answer. `next_check` in epoch seconds, where it is known when the gate may open by itself."""
-
-    gate: str
-    open: bool
-    message: str
-    next_check: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """May this instance be withdrawn (`removal` False) or removed (True) for this finding?"""
-
-    snapshot: Snapshot
-    status: DeploymentStatus
-    storms: tuple[StormStatus, ...]
-    times: Times
-    view: PoolView
-    instance: Instance
-    finding: Finding
-    active: tuple[ActiveRemediation, ...]
-    """Reservations in force, those of this pass included."""
-    attempt: str
-    """Id of the attempt that asks, so that it does not count against itself."""
-    removal: bool
-    rollout: str
-    """What a rollout or a scaling is doing in the pool; '' where nothing."""
-    problems: tuple[str, ...] = ()
-    remedy: str = "Recreate"
-    """The rung that is to be climbed."""
-
-    @property
-    def withdrawn_uids(self) -> set[str]:
-        """Victims of other attempts in this pool that are out, or go out in this pass."""
-        held = [a for a in self.active if a.pool == self.view.name and a.phase != "AwaitingApproval"]
-        return {a.uid for a in held if a.outcome is None}
-
-    @property
-    def others(self) -> list[ActiveRemediation]:
-        """Other attempts of this pool that use the budget, those included that have ended and are not in the books yet.
-
-        A stalled engine that is only withdrawn uses none: else several of them would wait for each other for ever.
-        """
-        return [a for a in self.everywhere if a.pool == self.view.name]
-
-    @property
-    def everywhere(self) -> list[ActiveRemediation]:
-        """The same in every pool of the deployment."""
-        return [a for a in self.active if a.id != self.attempt and a.counts_towards_budget]
-
-
-Gate = Callable[[Question], Answer]
+__all__ = ["Answer", "Gate", "Question", "ask_gates", "first_closed"]
 
 
 def ask_gates(question: Question) -> tuple[Answer, ...]:
@@ -211,10 +156,19 @@ def in_flight(q: Question) -> Answer:
         limit = 1  # a planned recycle: the next one only after the replacement is Ready, warm and well (S20)
     under_way = q.others
     if len(under_way) >= limit:
-        return Answer(
-            "inFlight", False, f"{under_way[0].name} is under way, at most {limit} at a time in a pool"
-        )
+        first = under_way[0]
+        text = f"{first.name} {DOES.get(first.phase, 'is under way')}, at most {limit} at a time in a pool"
+        return Answer("inFlight", False, text, _verified_at(first, q))
     return Answer("inFlight", True, f"{len(under_way)} of {limit} under way")
+
+
+def _verified_at(active: ActiveRemediation, q: Question) -> float | None:
+    """When its probation may be over; None where nobody can tell yet."""
+    if active.phase == "Probation" and active.warm_at:
+        return epoch(active.warm_at) + q.times.probation
+    if active.phase == "Warming" and active.ready_at:
+        return epoch(active.ready_at) + q.times.warm_up + q.times.probation
+    return None
 
 
 def replacement_pending(q: Question) -> Answer:
@@ -285,6 +239,7 @@ def pool_of_one(q: Question) -> Answer:
     )
 
 
+DOES: Final = {"Warming": "brought a replacement that warms up", "Probation": "is on probation"}
 GATES: Final[tuple[Gate, ...]] = (
     paused,
     spec_accepted,
@@ -302,6 +257,9 @@ GATES: Final[tuple[Gate, ...]] = (
     hourly_budget,
     min_healthy,
     pool_of_one,
+    operator_start,
+    disruption_budget,
+    capacity,
 )
 STALL_WITHDRAWAL_GATES: Final[tuple[Gate, ...]] = (
     paused,

@@ -12,55 +12,28 @@ from kintsugi.api.status import (
     RecentRemediation,
     RemediationsStatus,
     StormStatus,
+    StrikeStatus,
     WithheldAction,
 )
 from kintsugi.core.attempt import owes_restore
 from kintsugi.core.finding import Detector, Finding
 from kintsugi.core.moment import epoch, moment
 from kintsugi.core.snapshot import Instance, Snapshot
+from kintsugi.core.strikes import reset_at
 from kintsugi.core.times import Times
 
 RESET_BREAKERS_ANNOTATION: Final = "kintsugi.dev/reset-breakers"
 """On the deployment, an RFC 3339 time: a person closes every breaker that opened before it. A time to come does
 nothing yet."""
-BUILT_REMEDIES: Final = frozenset({"Recreate"})
-"""Rungs that this version can climb. Compact needs a helper in the engine, RecreateElsewhere node avoidance."""
-SAME_NODE_REMEDIES: Final = frozenset({"Compact", "Recreate"})
-"""Rungs that may bring the same GPU back: no cure for a sick one, whose ladder starts at RecreateElsewhere."""
 UID_PART: Final = 8
 KEPT_RECENT: Final = 1000
-
-
-def ladder_step(
-    snapshot: Snapshot, instance: Instance, finding: Finding, times: Times
-) -> tuple[str | None, int, str]:
-    """(remedy, attempt, lineage) for the next attempt on this instance; remedy None where the ladder has ended.
-
-    `attempt` counts every attempt in the line, cancelled ones too, since it names the object; the rung counts only
-    those that removed something within the memory.
-    """
-    status = snapshot.deployment.status
-    entry = next((e for e in status.remediations.lineages if e.uid == instance.uid), None)
-    lineage = entry.lineage if entry else instance.uid
-    attempt = (entry.attempts if entry else 0) + 1
-    used = [
-        r
-        for r in status.remediations.recent
-        if r.lineage == lineage
-        and r.outcome != "Cancelled"
-        and snapshot.now - epoch(r.finished_at or r.started_at) <= times.lineage_memory
-    ]
-    rungs = [rung for rung in snapshot.deployment.spec.healing.ladder if rung != "Compact"]
-    if finding.detector is Detector.DEVICE:
-        rungs = [rung for rung in rungs if rung not in SAME_NODE_REMEDIES]
-    remedy = rungs[len(used)] if len(used) < len(rungs) else None
-    return (remedy if remedy in BUILT_REMEDIES else None), attempt, lineage
 
 
 def reserve(
     snapshot: Snapshot, instance: Instance, finding: Finding, remedy: str, attempt: int, lineage: str
 ) -> ActiveRemediation:
     """A new reservation. A stalled engine's withdrawal uses no budget; its removal does (hang paper §1.3)."""
+    costs = finding.detector is not Detector.STALLED or remedy == "Compact"
     status = snapshot.deployment.status
     entry = next((e for e in status.instances if e.uid == instance.uid and e.verdict == "Sick"), None)
     detected = entry.since if entry and entry.since else moment(snapshot.now)
@@ -70,6 +43,7 @@ def reserve(
             "name": f"{snapshot.key.name}-{instance.uid[:UID_PART]}-{attempt}",
             "instance": instance.name,
             "uid": instance.uid,
+            "node": instance.node,
             "started_at": moment(instance.started_at) if instance.started_at is not None else None,
             "pool": instance.pool,
             "revision": instance.revision,
@@ -80,7 +54,7 @@ def reserve(
             "phase": "Quarantined",
             "reserved_at": moment(snapshot.now),
             "detected_at": detected,
-            "counts_towards_budget": finding.detector is not Detector.STALLED,
+            "counts_towards_budget": costs and remedy != "GiveUp",
             "message": "withdrawn",
         }
     )
@@ -92,6 +66,7 @@ def book(
     snapshot: Snapshot,
     storms: tuple[StormStatus, ...],
     withheld: tuple[WithheldAction, ...],
+    strikes: tuple[StrikeStatus, ...],
     times: Times,
 ) -> RemediationsStatus:
     """The book after this pass. An attempt leaves `active` only when its Remediation says Done too, and a cancelled
@@ -118,7 +93,7 @@ def book(
         storms=storms,
         withheld=tuple(sorted(withheld, key=lambda entry: entry.instance)),
         lineages=_lineages(before.lineages, active, snapshot),
-        strikes=before.strikes,
+        strikes=strikes,
     )
 
 
@@ -171,7 +146,8 @@ def _breakers(
         if (b.pool, b.revision) in alive and (reset is None or epoch(b.since) > epoch(reset))
     }
     for attempt in active:
-        stops = attempt.outcome in ("NotCured", "Ambiguous") and attempt.finished_at is not None
+        removed = attempt.remedy != "Compact"
+        stops = removed and attempt.outcome in ("NotCured", "Ambiguous") and attempt.finished_at is not None
         if not stops or (reset is not None and attempt.finished_at and attempt.finished_at <= reset):
             continue
         found.setdefault(
@@ -201,16 +177,36 @@ def _reset_at(snapshot: Snapshot) -> datetime | None:
     return when if when.tzinfo and epoch(when) <= snapshot.now else None
 
 
+def _unless_reset(entry: LineageStatus, reset: datetime | None) -> LineageStatus:
+    """An exhausted line for which a person lets healing begin anew is exhausted no more."""
+    over = entry.exhausted_at
+    if not entry.exhausted or reset is None or (over is not None and over > reset):
+        return entry
+    return entry.model_copy(update={"exhausted": False, "exhausted_at": None})
+
+
 def _lineages(
     before: tuple[LineageStatus, ...], active: tuple[ActiveRemediation, ...], snapshot: Snapshot
 ) -> tuple[LineageStatus, ...]:
-    found = {entry.uid: entry for entry in before}
+    reset = reset_at(snapshot.deployment, snapshot.now)
+    found = {entry.uid: _unless_reset(entry, reset) for entry in before}
     for attempt in active:
         for uid in (attempt.uid, attempt.replacement_uid):
             if uid:
                 known = found.get(uid)
                 attempts = max(attempt.attempt, known.attempts if known else 0)
-                found[uid] = LineageStatus(uid=uid, lineage=attempt.lineage, attempts=attempts)
+                over = known.exhausted_at if known else None
+                if attempt.outcome == "Exhausted" and (
+                    reset is None or (attempt.finished_at and attempt.finished_at > reset)
+                ):
+                    over = attempt.finished_at
+                found[uid] = LineageStatus(
+                    uid=uid,
+                    lineage=attempt.lineage,
+                    attempts=attempts,
+                    exhausted=over is not None,
+                    exhausted_at=over,
+                )
     alive = (
         {i.uid for i in snapshot.instances} | {a.uid for a in active} | {a.replacement_uid for a in active}
     )

@@ -25,6 +25,18 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     ),
     Transition(None, "Quarantined", None, "Sick in mode Act, and every gate is open"),
     Transition(
+        "Quarantined",
+        "Probation",
+        None,
+        "Compact: nothing is withdrawn, the engine is asked to release cached memory",
+    ),
+    Transition(
+        "Quarantined",
+        "Done",
+        "Exhausted",
+        "GiveUp: every rung of the ladder was tried in this line within its memory, and a person is asked",
+    ),
+    Transition(
         "AwaitingApproval",
         "Quarantined",
         None,

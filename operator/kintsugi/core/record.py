@@ -1,5 +1,7 @@
 """The Remediation object of one attempt: the proof that is left behind, projected from its reservation."""
 
+from typing import Final
+
 from kintsugi.api.objects import ObjectMeta, Remediation
 from kintsugi.api.remediation import (
     Evidence,
@@ -18,6 +20,9 @@ from kintsugi.core.gate import Answer
 from kintsugi.core.render import owner_reference
 from kintsugi.core.snapshot import Snapshot
 
+LABEL_LENGTH: Final = 63
+"""Characters of a label's value (Kubernetes documentation, "Labels and Selectors")."""
+
 
 def remediation_of(
     active: ActiveRemediation,
@@ -35,6 +40,7 @@ def remediation_of(
             names.MANAGED_BY_LABEL: names.MANAGED_BY,
             names.DEPLOYMENT_LABEL: snapshot.key.name,
             names.POOL_LABEL: active.pool,
+            **_suspect(active),
         },
         owner_references=(owner_reference(snapshot.key.name, snapshot.uid),),
     )
@@ -42,7 +48,9 @@ def remediation_of(
         metadata=metadata,
         spec=RemediationSpec(
             deployment=snapshot.key.name,
-            instance=Victim(name=active.instance, uid=active.uid, started_at=active.started_at),
+            instance=Victim(
+                name=active.instance, uid=active.uid, node=active.node, started_at=active.started_at
+            ),
             pool=active.pool,
             revision=active.revision,
             trigger=active.trigger,
@@ -64,6 +72,12 @@ def remediation_of(
             streams_cut=active.streams_cut,
         ),
     )
+
+
+def _suspect(active: ActiveRemediation) -> dict[str, str]:
+    """The node that is left, for those who mend nodes, where its name may be a label's value."""
+    moved = active.remedy == "RecreateElsewhere" and 0 < len(active.node) <= LABEL_LENGTH
+    return {names.SUSPECT_NODE_LABEL: active.node} if moved else {}
 
 
 def _timeline(active: ActiveRemediation) -> Timeline:

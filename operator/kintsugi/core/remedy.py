@@ -9,7 +9,9 @@ from typing import Final
 from kintsugi.api.status import ActiveRemediation
 from kintsugi.core.approval import awaiting
 from kintsugi.core.attempt import Step, World, owes_restore, said
+from kintsugi.core.compacting import compacting
 from kintsugi.core.gate import Answer
+from kintsugi.core.giving_up import given_up
 from kintsugi.core.phases import known
 from kintsugi.core.plan import Restore
 from kintsugi.core.removal import draining, quarantined
@@ -23,7 +25,9 @@ def advance(active: ActiveRemediation, world: World) -> Step:
         if victim is not None and owes_restore(active, victim):
             return Step(active, (Restore(victim.name, victim.uid, active.id),))
         return Step(active)
-    phase = PHASES.get(active.phase)
+    phase = COMPACT_PHASES.get(active.phase) if active.remedy == "Compact" else PHASES.get(active.phase)
+    if active.remedy == "GiveUp":
+        phase = given_up
     if phase is None:
         text = f"its phase {active.phase} is not known to this version: nothing is done"
         return Step(said(active, text), (), Answer("unknownPhase", False, text))
@@ -45,3 +49,9 @@ PHASES: Final[Mapping[str, Callable[[ActiveRemediation, World], Step]]] = {
     "Warming": warming,
     "Probation": probation,
 }
+COMPACT_PHASES: Final[Mapping[str, Callable[[ActiveRemediation, World], Step]]] = {
+    "AwaitingApproval": awaiting,
+    "Quarantined": compacting,
+    "Probation": compacting,
+}
+"""In place: nothing is withdrawn, drained or replaced."""

@@ -27,7 +27,9 @@ from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance
 from kintsugi.core.succession import with_replacement
 
-GIVEN_BACK: Final = frozenset({"paused", "spec", "mode", "approval", "exhausted", "breaker", "minHealthy"})
+GIVEN_BACK: Final = frozenset(
+    {"paused", "spec", "mode", "approval", "exhausted", "elsewhere", "breaker", "minHealthy"}
+)
 """Gates that only a person or the return of others opens: meanwhile a victim that still serves had better serve."""
 
 
@@ -103,7 +105,9 @@ def _removal(
     answers: tuple[Answer, ...],
 ) -> Step:
     gone_already = victim.phase in ("Failed", "Succeeded")
-    surge = (world.view.room or 0) > 0 and victim.member and not gone_already
+    elsewhere = active.remedy == "RecreateElsewhere"
+    room = world.view.room_without({victim.node}) if elsewhere else world.view.room
+    surge = (room or 0) > 0 and victim.member and not gone_already
     update: dict[str, Any] = {
         "phase": "Draining",
         "draining_since": moment(world.now),
@@ -113,7 +117,9 @@ def _removal(
         if surge
         else "removed first: no free GPU for its replacement",
     }
-    if surge:
+    if elsewhere:
+        update["message"] = _told_first(victim)
+    elif surge:
         update["released_at"] = moment(world.now)
         out = (*out, Release(victim.name, victim.uid, active.id))
     return Step(active.model_copy(update=update), out, None, answers)
@@ -135,7 +141,10 @@ def draining(active: ActiveRemediation, world: World) -> Step:
         revoked = _revoked(active, victim, finding, world)
         if revoked:
             return revoked
+        if not world.told_to_avoid:
+            return Step(said(active, _told_first(victim)))
         if active.path == "Surge":
+            active = active.model_copy(update={"released_at": active.released_at or moment(world.now)})
             release = Release(victim.name, victim.uid, active.id)
             return Step(said(active, "is let go, so that its replacement starts"), (release,))
     elif finding is None and cleared(active, world):
@@ -160,6 +169,10 @@ def draining(active: ActiveRemediation, world: World) -> Step:
     if refused:
         return Step(said(active, refused.message), tuple(actions), refused)
     return Step(active, tuple(actions))
+
+
+def _told_first(victim: Instance) -> str:
+    return f"its ReplicaSet is told to avoid node {victim.node or 'unknown'} before it goes"
 
 
 def _refused(active: ActiveRemediation, world: World) -> Answer | None:

@@ -141,6 +141,7 @@ def _pool(
 def _instances(facts: Facts, before: DeploymentStatus) -> tuple[InstanceStatus, ...]:
     known = {entry.uid: entry for entry in before.instances}
     active = {a.uid: a for a in facts.remediations.active if a.outcome is None}
+    given_up = {entry.uid for entry in facts.remediations.lineages if entry.exhausted}
     found = []
     for instance in sorted(facts.snapshot.instances, key=lambda i: (i.pool, i.created_at, i.name)):
         verdict = facts.judged.verdicts.get(instance.uid)
@@ -149,7 +150,7 @@ def _instances(facts: Facts, before: DeploymentStatus) -> tuple[InstanceStatus, 
         found.append(
             entry.model_copy(
                 update={
-                    "remedy": remedy.remedy if remedy else None,
+                    "remedy": remedy.remedy if remedy else "GiveUp" if instance.uid in given_up else None,
                     "attempt": remedy.attempt if remedy else None,
                 }
             )

@@ -14,6 +14,7 @@ from kintsugi.core.classify.kinds import KIND_NAMES
 from kintsugi.core.finding import Detector, Verdict
 from kintsugi.core.moment import epoch, moment
 from kintsugi.core.plan import Action, Ask
+from kintsugi.core.strikes import refused
 
 
 def with_replacement(active: ActiveRemediation, world: World, skew: float = 0.0) -> ActiveRemediation:
@@ -27,7 +28,10 @@ def with_replacement(active: ActiveRemediation, world: World, skew: float = 0.0)
     new = [
         i
         for i in world.view.members
-        if i.uid != active.uid and i.uid not in world.claimed and i.created_at >= earliest - skew
+        if i.uid != active.uid
+        and i.uid not in world.claimed
+        and i.created_at >= earliest - skew
+        and not refused(world.view.verdicts.get(i.uid))
     ]
     if not new:
         return active
@@ -64,6 +68,8 @@ def replacing(active: ActiveRemediation, world: World) -> Step:
         return Step(said(active, "waits for its replacement"))
     if active.cancelling:
         return Step(finished(active, "Cancelled", "the trigger cleared after the release", world.now))
+    if replacement and refused(world.view.verdicts.get(replacement.uid)):
+        replacement = None  # no node has run it, so nothing is known of the cure
     if replacement is None or replacement.deleting:
         again = active.model_copy(
             update={"replacement_uid": None, "replacement_name": None, "replaced_at": None}

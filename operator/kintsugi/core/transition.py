@@ -25,6 +25,7 @@ def happenings(before: DeploymentStatus, after: DeploymentStatus) -> tuple[Happe
     return (
         *_verdicts(before, after),
         *_attempts(before, after),
+        *_strikes(before, after),
         *_conditions(before, after),
         *_starts(before, after),
         *_rollouts(before, after),
@@ -67,6 +68,24 @@ def _ended(attempt: ActiveRemediation, old: ActiveRemediation | None) -> list[Ha
             f"Remediation{attempt.outcome}", f"{attempt.instance} ({attempt.name}): {attempt.message}", bad
         )
     ]
+
+
+def _strikes(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:
+    """Nodes that are avoided from now on, also told of the node itself: for people, and for what mends nodes."""
+    was = {(s.node, s.device): s.expires_at for s in before.remediations.strikes}
+    told = []
+    for entry in after.remediations.strikes:
+        if entry.device or entry.expires_at is None or entry.expires_at == was.get((entry.node, "")):
+            continue
+        gpus = [s.device for s in after.remediations.strikes if s.node == entry.node and s.device]
+        blamed = f" (GPU {', '.join(gpus)})" if gpus else ""
+        text = (
+            f"node {entry.node}{blamed}: strike {entry.count} for {entry.reason}; new pods of pool "
+            f"{', '.join(entry.pools)} avoid it until {entry.expires_at:%Y-%m-%d %H:%M} UTC. Look at the node; cordon it "
+            "where other work should keep off too"
+        )
+        told.append(Happening("NodeSuspect", text, True, "Heal", entry.node))
+    return told
 
 
 def _conditions(before: DeploymentStatus, after: DeploymentStatus) -> list[Happening]:

@@ -42,6 +42,14 @@ class ClusterPort(Protocol):
         """(name, creationTimestamp) of this deployment's Remediations, metadata only."""
         ...
 
+    async def list_disruption_budgets(self, namespace: str) -> list[Json]:
+        """Every PodDisruptionBudget of a namespace, whosever it is."""
+        ...
+
+    async def list_quotas(self, namespace: str) -> list[Json]:
+        """Every ResourceQuota of a namespace."""
+        ...
+
     async def list_nodes(self) -> list[Json]:
         """Every node."""
         ...
@@ -77,6 +85,10 @@ class ClusterPort(Protocol):
         self, namespace: str, name: str, replicas: int, resource_version: str
     ) -> None:
         """Set spec.replicas; Conflict where the ReplicaSet changed since `resource_version`."""
+        ...
+
+    async def patch_replica_set(self, namespace: str, name: str, patch: Json, resource_version: str) -> None:
+        """Merge-patch a ReplicaSet's annotations and its template's affinity; Conflict where it changed since."""
         ...
 
     async def patch_pod(self, namespace: str, name: str, uid: str, patch: Json) -> None:

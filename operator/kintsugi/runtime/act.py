@@ -24,8 +24,11 @@ from kintsugi.core.plan import (
     Action,
     Apply,
     Ask,
+    Avoid,
+    Compact,
     Create,
     Delete,
+    Discard,
     Evict,
     Plan,
     Release,
@@ -135,7 +138,7 @@ class Actor:
             except PortError as error:
                 log.warning("action failed", extra=_told(snapshot, action) | {"why": str(error)})
             else:
-                if not isinstance(action, Ask):
+                if not isinstance(action, Ask | Compact):
                     log.info("action taken", extra=_told(snapshot, action))
 
     async def _standing(self, snapshot: Snapshot) -> tuple[ActiveRemediation, ...]:
@@ -168,11 +171,15 @@ class Actor:
                 await self._cluster.apply(dict(manifest))
             case Delete(api_version, kind, name, uid):
                 await self._cluster.delete(api_version, kind, namespace, name, uid)
+            case Avoid(name, _, patch, version):
+                await self._cluster.patch_replica_set(namespace, name, dict(patch), version)
+            case Discard(pod, uid):
+                await self._cluster.evict(namespace, pod, uid, None)
             case Scale(name, replicas, version):
                 await self._cluster.scale_replica_set(namespace, name, replicas, version)
             case Evict(pod, uid, _, grace):
                 await self._cluster.evict(namespace, pod, uid, grace)
-            case Ask():
+            case Ask() | Compact():
                 pass  # the pass sends it: it goes to an engine, not to Kubernetes
             case _:
                 await self._cluster.patch_pod(namespace, action.pod, action.uid, _patch(snapshot, action))

@@ -84,6 +84,14 @@ class KubeCluster:
         )
         return [(each["metadata"]["name"], each["metadata"]["creationTimestamp"]) async for each in found]
 
+    async def list_disruption_budgets(self, namespace: str) -> list[Json]:
+        """Every PodDisruptionBudget of a namespace, whosever it is."""
+        return [each async for each in self._pages("policy/v1", "poddisruptionbudgets", namespace)]
+
+    async def list_quotas(self, namespace: str) -> list[Json]:
+        """Every ResourceQuota of a namespace."""
+        return [each async for each in self._pages("v1", "resourcequotas", namespace)]
+
     async def list_nodes(self) -> list[Json]:
         """Every node."""
         return [each async for each in self._pages("v1", "nodes")]
@@ -162,6 +170,11 @@ class KubeCluster:
     ) -> None:
         """Set spec.replicas; Conflict where the ReplicaSet changed since `resource_version`."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
+        await self._patch("apps/v1", "replicasets", namespace, name, body)
+
+    async def patch_replica_set(self, namespace: str, name: str, patch: Json, resource_version: str) -> None:
+        """Merge-patch a ReplicaSet's annotations and its template's affinity; Conflict where it changed since."""
+        body = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": resource_version}}
         await self._patch("apps/v1", "replicasets", namespace, name, body)
 
     async def patch_pod(self, namespace: str, name: str, uid: str, patch: Json) -> None:

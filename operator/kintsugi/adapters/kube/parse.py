@@ -114,6 +114,8 @@ def replica_set(raw: Mapping[str, Any]) -> ReplicaSet:
     """One ReplicaSet of ours; `spec.replicas` absent is 1, as in Kubernetes."""
     meta, spec, status = _map(raw, "metadata"), _map(raw, "spec"), _map(raw, "status")
     labels = _map(meta, "labels")
+    pod = _map(_map(spec, "template"), "spec")
+    avoids = str(_map(meta, "annotations").get(names.AVOIDS_ANNOTATION) or "")
     return ReplicaSet(
         name=str(meta.get("name", "")),
         uid=str(meta.get("uid", "")),
@@ -123,6 +125,9 @@ def replica_set(raw: Mapping[str, Any]) -> ReplicaSet:
         actual=_whole(status.get("replicas")),
         created_at=epoch(meta.get("creationTimestamp")) or 0.0,
         resource_version=str(meta.get("resourceVersion", "")),
+        avoids=tuple(host for host in avoids.split(",") if host),
+        affinity=_map(pod, "affinity"),
+        node_selector={str(k): str(v) for k, v in _map(pod, "nodeSelector").items()},
     )
 
 
@@ -151,7 +156,8 @@ def node_rooms(
                 name=name,
                 ready=_condition(status, "Ready").get("status") == "True",
                 schedulable=not spec.get("unschedulable") and _tolerated(spec, tolerations),
-                gpus_free=max(0, allocatable - held.get(name, 0)),
+                gpus_free=allocatable - held.get(name, 0),
+                labels={str(k): str(v) for k, v in _map(_map(node, "metadata"), "labels").items()},
             )
         )
     return tuple(rooms)

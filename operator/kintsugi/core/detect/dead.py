@@ -7,6 +7,7 @@ configuration, capacity or rollout, and gets advice, which names the cause where
 alone asks for a new pod though nobody saw the engine serve: what a crash left in /dev/shm.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +19,9 @@ from kintsugi.core.times import Times
 
 RESTARTS_NEEDED: Final = 3
 """Restarts within `dead_restarts_window` that show a fault which only a fresh pod cures (design §5)."""
+NOT_TAKEN: Final = re.compile(r"^(?:UnexpectedAdmissionError|OutOf[\w./-]+|TopologyAffinityError)$")
+"""The kubelet's reasons that speak of devices which the node has not, though the scheduler counts them
+(k8s-device-plugin#231). Of a shutdown or a changed label it is said in other words."""
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
@@ -65,11 +69,20 @@ def is_down(state: PodState, instance: Instance) -> bool:
     return instance.started_at is None or instance.started_at != state.ready_process or _refuses(instance)
 
 
+def was_refused(instance: Instance) -> bool:
+    """Whether the kubelet did not take a pod that the scheduler had bound to its node: no container of it ran (S24)."""
+    ran = instance.started_at is not None or instance.last_termination is not None
+    return instance.phase == "Failed" and not ran and NOT_TAKEN.match(instance.phase_reason) is not None
+
+
 def dead_finding(
     state: PodState, instance: Instance, mono: float, start_budget: float, times: Times
 ) -> Finding | None:
     """What is to be said of this pod's life, or None where nothing is. `start_budget` in seconds."""
     down = 0.0 if state.down_at is None else mono - state.down_at
+    if state.ready_process is None and not instance.served_before and was_refused(instance):
+        text = f"node {instance.node} did not take the pod ({instance.phase_reason}): {instance.waiting_message[:300]}"
+        return Finding(Detector.DEAD, "NodeRefused", Severity.ADVICE, text.rstrip(": "), instance.created_at)
     if instance.phase in _ENDED:
         text = f"the pod is {instance.phase}" + (
             f" ({instance.phase_reason})" if instance.phase_reason else ""

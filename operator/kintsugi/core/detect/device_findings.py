@@ -14,7 +14,7 @@ NOT_REPORTED = "allocatedResourcesStatus of the pods' GPUs (this cluster reports
 def device_findings(state: DeviceState, node: str, now: float, times: Times) -> list[Finding]:
     """The statement on each GPU that was called unhealthy. `now` in epoch seconds.
 
-    No finding is removable: a new pod on the same node may get the same GPU, so the cure begins with another node.
+    A new pod on the same node may get the same GPU, so the cure begins with another node (`core.ladder`).
     """
     found: list[Finding] = []
     for (resource, name), clock in sorted(state.clocks.items()):
@@ -31,7 +31,7 @@ def device_findings(state: DeviceState, node: str, now: float, times: Times) -> 
             since: float = clock.since,
             evidence: tuple[Evidence, ...] = evidence,
         ) -> Finding:
-            return Finding(Detector.DEVICE, reason, severity, text, since, evidence, removable=False)
+            return Finding(Detector.DEVICE, reason, severity, text, since, evidence)
 
         text = f"the device plugin calls GPU {where} unhealthy, for {clock.bad:.0f} s so far"
         if clock.sick and clock.known:

@@ -198,7 +198,8 @@ def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> 
         severity, reason = (
             (Severity.SICK, "Fragmented") if live else (Severity.SUSPECT, "FragmentationUnknown")
         )
-        return Finding(Detector.FRAGMENTED, reason, severity, text, state.sick_since or 0.0, tuple(evidence))
+        since = state.sick_since or 0.0
+        return Finding(Detector.FRAGMENTED, reason, severity, text, since, tuple(evidence), source=source)
     if state.blind or value <= line.threshold:
         return None
     if reference is not None and reference > line.low:

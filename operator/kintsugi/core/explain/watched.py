@@ -86,7 +86,7 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
     "deviceHealth": TriggerWords(
         "a GPU that its device plugin calls unhealthy",
         lambda t: f"for {t.device_health.for_seconds} s",
-        "the device plugin's word, not ours",
+        "the device plugin's word, not ours; replaced on another node only, and left where none has room",
         needs=("allocatedResourcesStatus", "health of "),
     ),
     "starvedAdmission": TriggerWords(
@@ -124,10 +124,8 @@ BUILT: Final = frozenset(detector.value for detector in Detector)
 
 NEVER_ACTS: Final[Mapping[str, str]] = {
     "rankDivergence": "advice only in this version, whatever its mode: a person looks at that rank",
-    "deviceHealth": "shows what it finds; in this version nothing is replaced for it, since a new pod may get the same GPU",
 }
-"""Triggers whose findings lead to no replacement though their mode may say Act (`detect.diverging`,
-`ledger.SAME_NODE_REMEDIES`)."""
+"""Triggers whose findings lead to no replacement though their mode may say Act (`detect.diverging`)."""
 TRUST_WINDOW: Final = "7d"
 """A week holds the usual ups and downs of traffic. Assumed."""
 

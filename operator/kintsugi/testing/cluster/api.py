@@ -60,6 +60,14 @@ class FakeApi:
         found = await self._list(names.REMEDIATION_KIND, key.namespace, {names.DEPLOYMENT_LABEL: key.name})
         return [(each["metadata"]["name"], each["metadata"]["creationTimestamp"]) for each in found]
 
+    async def list_disruption_budgets(self, namespace: str) -> list[Json]:
+        found = await self._list("PodDisruptionBudget", namespace, {})
+        return [{**each, "status": disruption.budget_status(self.world.store, each)} for each in found]
+
+    async def list_quotas(self, namespace: str) -> list[Json]:
+        await self._read("list", "ResourceQuota")
+        return self.world.quota_objects(namespace)
+
     async def list_nodes(self) -> list[Json]:
         await self._read("list", "Node")
         return [clone(each) for each in self.world.store.each("Node")]
@@ -129,6 +137,19 @@ class FakeApi:
             name,
             str(replicas),
             lambda: self.world.store.update("ReplicaSet", namespace, name, change),
+        )
+
+    async def patch_replica_set(self, namespace: str, name: str, patch: Json, resource_version: str) -> None:
+        whole = merge_patch(patch, {"metadata": {"resourceVersion": resource_version}})
+        await self._write(
+            "patch",
+            "ReplicaSet",
+            namespace,
+            name,
+            json.dumps(patch, sort_keys=True),
+            lambda: self.world.store.update(
+                "ReplicaSet", namespace, name, lambda held: _dict(merge_patch(held, whole))
+            ),
         )
 
     async def patch_pod(self, namespace: str, name: str, uid: str, patch: Json) -> None:

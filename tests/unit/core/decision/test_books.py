@@ -4,7 +4,8 @@ import pytest
 
 from kintsugi.api.status import RecentRemediation
 from kintsugi.core.finding import Detector
-from kintsugi.core.ledger import RESET_BREAKERS_ANNOTATION, ladder_step
+from kintsugi.core.ladder import next_rung
+from kintsugi.core.ledger import RESET_BREAKERS_ANNOTATION
 from kintsugi.core.moment import moment
 from kintsugi.core.plan import Evict
 from tests.unit.core.decision.made import finding, spec
@@ -46,15 +47,14 @@ def test_a_replacement_inherits_the_line_of_its_victim() -> None:
     assert heir.uid in world.pods
 
 
-def test_a_second_fault_in_the_line_within_the_memory_needs_the_next_rung_and_asks_a_person() -> None:
-    """RecreateElsewhere is not built in this version: saying so beats recreating for ever."""
+def test_a_second_fault_in_the_line_within_the_memory_needs_another_node_and_waits_for_one() -> None:
     world = running_world(spec(8))
     heal(world, world.members()[0])
     heir = world.pods[world.status.remediations.recent[-1].replacement_uid or ""]
     world.run(600, every=60)
     heir.faults[Detector.FRAGMENTED] = world.now
     world.run(1200, every=30)
-    assert world.gates() == {heir.name: "exhausted"}
+    assert world.gates() == {heir.name: "elsewhere"}
     assert len(world.remediations) == 1
 
 
@@ -86,7 +86,7 @@ def test_a_cancelled_attempt_uses_no_rung_but_its_number_is_spent() -> None:
     snapshot = world.snapshot()
     instance = next(i for i in snapshot.instances if i.uid == victim.uid)
     about = finding(Detector.FRAGMENTED, world.now, world.now, world.times)
-    assert ladder_step(snapshot, instance, about, world.times)[0] == "Recreate"
+    assert next_rung(snapshot, instance, about, None, None, world.times).remedy == "Recreate"
 
 
 def break_pool(world: World) -> None:
