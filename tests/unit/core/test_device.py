@@ -78,7 +78,6 @@ def test_the_finding_names_the_gpu_and_the_node(
     (found,) = device_findings(play(*spans), "node1", 1000.0, TIMES)
     assert (found.detector, found.reason, found.severity) == (Detector.DEVICE, reason, severity)
     assert "GPU-0 (nvidia.com/gpu) on node node1" in found.message
-    assert not found.removable
     assert found.evidence
 
 
