@@ -22,6 +22,9 @@ RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 START_SECONDS = 90.0
 """Until a new operator is Ready and leads, on a slow machine that still has to pull its image."""
 
+GONE_SECONDS = 120.0
+"""Until the namespaces of earlier tests are empty, on a slow machine."""
+
 
 def operator_image() -> str:
     """The reference of the image of this working tree; built only where something has changed."""
@@ -104,6 +107,19 @@ class Release:
 
     def wait_until_ready(self) -> None:
         wait_for("the operator is Ready", self.is_ready, START_SECONDS, every_seconds=0.3)
+
+    def wait_until_no_fleets(self) -> None:
+        """Return when no fleet is left anywhere: those of closed namespaces are taken apart for a while. TimeoutError names them."""
+        columns = "custom-columns=:.metadata.namespace,:.metadata.name,:.metadata.deletionTimestamp,:.metadata.finalizers"
+
+        def left() -> list[str]:
+            listed = self.cluster.kubectl("get", "dsv4", "-A", "--no-headers", "-o", columns)
+            return [" ".join(line.split()) for line in listed.splitlines() if line.strip()]
+
+        try:
+            wait_for("no fleet is left", lambda: not left(), GONE_SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; still there: {left()}") from error
 
     def is_ready(self) -> bool:
         found = self.pods()
