@@ -65,6 +65,20 @@ CONTAINER_MEMORY_SHARED: Final = "kintsugi_container_memory_shared_bytes"
 CONTAINER_MEMORY_LIMIT: Final = "kintsugi_container_memory_limit_bytes"
 """Gauge, bytes: the container's memory limit (`memory.max`). No series where there is none (`max`)."""
 
+COMPACT_PATH: Final = "/kintsugi/compact"
+"""POST: give the GPU allocators' cached memory back; no request is cut. 200 `{"ranks": [{"rank", "reservedBefore",
+"reservedAfter"}]}` in bytes, with no ranks where there is no GPU; 503 where the engine is dead, 504 where it gave no
+answer in time. An engine without it answers 404, also to GET; one with it answers GET with 405."""
+
+NATIVE_SLOTS: Final = "kintsugi_native_slots"
+"""Gauge, slots: places for requests in the native runtime's KV cache, taken at the start."""
+
+NATIVE_SLOT_BYTES: Final = "kintsugi_native_slot_bytes"
+"""Gauge, bytes: memory of one slot."""
+
+NATIVE_MODEL_BYTES: Final = "kintsugi_native_model_bytes"
+"""Gauge, bytes: memory of the native runtime's weights."""
+
 CANARY_REQUEST_ID_PREFIX: Final = "kintsugi-canary-"
 """Request ids (`X-Request-Id`) of the operator's own canaries begin with this."""
 
