@@ -64,6 +64,7 @@ CASES: Final = (
     ),
     # The operator's own life: each with an operator of its own.
     Case("two operators, the leader freezes and wakes", "frozen", 1, operators.frozen_leader),
+    Case("the operator stands still", "wedged", 1, operators.wedged, healing=SLOW_STEPS),
     Case("API server silent for 90 s", "deaf", 1, operators.black_hole, healing=SLOW_STEPS),
     Case("API server refuses half for 3 min", "refused", 1, operators.refused, healing=SLOW_STEPS),
     Case("watches gone, resets, slow answers", "reset", 1, operators.resets_and_slowness),

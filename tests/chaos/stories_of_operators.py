@@ -17,6 +17,8 @@ BLACK_HOLE_SECONDS: Final = 90.0
 REFUSED_SECONDS: Final = 180.0
 TAKEOVER_SECONDS: Final = 60.0
 API_GONE_SECONDS: Final = 15.0
+WEDGED_SECONDS: Final = 180.0
+"""Six probes of the chart, ten seconds apart and five long, and half a minute in which it might have ended by itself."""
 SLOW_STEPS: Final[Json] = {
     "drain": {"timeoutSeconds": 3000},
     "storm": {"holdSeconds": 160, "percent": 100},
@@ -100,6 +102,21 @@ def frozen_leader(scene: Scene) -> None:
     finally:
         scene.cluster.kill_container(operator.name, leader, CONTAINER, number=signal.SIGCONT)
     scene.remark = f"another led after {took:.0f} s"
+    scene.until_cured()
+    assert fleet.ended() == {victim["metadata"]["uid"]}
+
+
+def wedged(scene: Scene) -> None:
+    """The only operator stands still in the middle of a removal: the kubelet sees no progress, and starts it again."""
+    fleet, operator = scene.fleet, scene.operator
+    scene.warm()
+    victim = scene.victim()
+    scene.until("it is held", lambda: reserved(fleet, victim))
+    restarts, began = operator.restarts(), time.monotonic()
+    name = operator.pod()["metadata"]["name"]
+    scene.cluster.kill_container(operator.name, name, CONTAINER, number=signal.SIGSTOP)
+    wait_for("it is started again", lambda: operator.restarts() > restarts, WEDGED_SECONDS, every_seconds=1.0)
+    scene.remark = f"started again after {time.monotonic() - began:.0f} s"
     scene.until_cured()
     assert fleet.ended() == {victim["metadata"]["uid"]}
 

@@ -1,4 +1,26 @@
-"""One cluster and one operator for all tests of this folder, and fleets of their own for each."""
+"""One cluster and one operator for all tests of this folder, and fleets of their own for each.
+
+Where the scenarios of healing and of the operator's own life are tried on a real cluster; `chaos` is `tests/chaos`, whose
+cases have operators of their own. All of them are tried in simulated time as well, in `tests/scenarios`.
+
+| scenario | where |
+|---|---|
+| S21 an engine ends with exit 0 | `test_starts_again.py`; never served: `test_starts.py` ("exit"); the template: `test_webhook.py` |
+| S22 a deterministic crash | `test_starts.py` ("length", "flag": one pod, the first error line), `test_starts_again.py` |
+| S23 a fresh pod cures what a restart can not | `test_starts_again.py` |
+| S24 failed pods pile up on a node with a lost GPU | `test_elsewhere.py` |
+| S25 a pod stuck on a dead node | chaos: "a node lost" |
+| S26 everything sick at once | chaos: "metrics gone", "all slow together", "all hang together" |
+| S27 deletion while the operator is gone | `test_farewell.py` |
+| S28 a watch dies in silence | chaos: "API server silent for 90 s", "watches gone, resets, slow answers" |
+| S29 429 | chaos: "API server refuses half for 3 min" |
+| S30 a CRD that drops fields | `test_outdated_crd.py` |
+| S31 two operators | chaos: "two operators, the leader freezes and wakes"; two replicas answer: `test_webhook.py` |
+| S32 a spec that changes again and again | `test_rollout.py` |
+| S33 the operator killed | chaos: "operator killed: …", six steps; before and after every write: `tests/scenarios/test_killed_operator.py` |
+| S55 a sick GPU under a running engine | `test_elsewhere.py` |
+| rights lost, restored from a backup, a clock that jumps, a loop that stands still, a foreign finalizer | chaos |
+"""
 
 import os
 from collections.abc import Callable, Iterator

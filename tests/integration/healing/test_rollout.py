@@ -72,6 +72,28 @@ def test_an_image_that_does_not_start_stops_at_the_first_pod_while_the_old_ones_
     fleet.sight.wait("all is well", lambda: fleet.status["why"] == "", PATIENCE)
 
 
+def test_changes_that_follow_each_other_faster_than_engines_start_end_with_the_last_one(fleet: Fleet) -> None:
+    """S32."""
+    fleet.apply({"short": 2})
+    fleet.sight.wait("pods are made", lambda: len(fleet.pods()) == 2, PATIENCE)
+    (first,) = revisions(fleet)
+    good = fleet.manifest["spec"]["engine"]
+    fleet.edit(engine=good | {"args": {"maxNumSeqs": 32}}, pools=[{"name": "short", "replicas": 3}])
+    time.sleep(2.0)
+    fleet.edit(engine=good)
+
+    def ended() -> bool:
+        pods = fleet.pods()
+        return len(pods) == 3 and revisions(fleet) == {first} and all(map(is_ready, pods))
+
+    fleet.sight.wait("three of the first revision", ended, ROLLOUT_SECONDS)
+    generation = fleet.sight.now("deepseekv4deployments")[NAME]["metadata"]["generation"]
+    fleet.sight.wait(
+        "it is said", lambda: fleet.status.get("observedGeneration") == generation == 3, PATIENCE
+    )
+    fleet.sight.wait("one ReplicaSet is left", lambda: len(fleet.sight.now("replicasets")) == 1, PATIENCE)
+
+
 def test_kubectl_scale_changes_the_pool_once_spec_replicas_was_set(fleet: Fleet) -> None:
     fleet.apply({"short": 1, "long": 1}, replicas=2, scalePool="short")
     fleet.sight.wait("two of short", lambda: _ready(fleet, "short") == 2, PATIENCE)

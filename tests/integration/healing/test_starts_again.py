@@ -83,6 +83,27 @@ def test_shared_memory_is_emptied_by_a_fresh_pod_and_a_throttled_download_is_lef
     assert sum(map(is_ready, throttled.pods())) == 1, "its sibling serves"
 
 
+def test_an_engine_that_ends_well_is_started_again_in_place(fleet: Fleet) -> None:
+    """S21: exit 0 is a failure of a server, whatever the code says."""
+    fleet.apply({"short": 2})
+    victim = fleet.wait_until_warm()[0]
+    name, before = victim["metadata"]["name"], fleet.uids()
+    fleet.engines.inject(name, "crash", exitCode=0)
+
+    def restarted() -> bool:
+        statuses = fleet.sight.now("pods")[name]["status"]["containerStatuses"]
+        return [status["restartCount"] for status in statuses] == [1]
+
+    fleet.sight.wait("the kubelet starts it again", restarted, PATIENCE)
+    (ended,) = fleet.sight.now("pods")[name]["status"]["containerStatuses"]
+    assert ended["lastState"]["terminated"]["exitCode"] == 0
+    fleet.wait_until_ready()
+    time.sleep(2 * fleet.times.hold)
+    assert fleet.uids() == before
+    assert fleet.ended() == set()
+    assert [m for m in fleet.mends() if m["status"].get("outcome") != "Cancelled"] == []
+
+
 def test_a_flag_that_the_new_engine_does_not_know_stops_the_rollout_at_one_pod(fleet: Fleet) -> None:
     """S06."""
     fleet.apply({"short": 2}, validation=ALLOW)
