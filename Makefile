@@ -9,7 +9,7 @@ CHAOS := $(addprefix tests/integration/healing/test_,outages.py farewell.py star
 
 SIMULATE ?= full
 
-.PHONY: help setup demo test test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
+.PHONY: help setup demo test .test-alone .test-live test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/\1\t/' | sort | expand -t 16
@@ -26,7 +26,17 @@ demo: setup  ## A fleet that heals itself, on a Kubernetes of its own; writes bu
 	$(BIN)/python -m tests.demo $(ARGS)
 
 test: setup  ## Every test but the slow ones, on a real cluster where this machine can hold one
-	$(BIN)/pytest -m 'not slow' $(ARGS)
+	@echo 'Two groups of tests run side by side; what each says is shown once it is done.'
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target .test-alone .test-live
+
+# The clock of a cluster does not wait for a busy machine: what needs none yields to it. Exit code 5 says that ARGS
+# chose no test of this group.
+.test-alone .test-live: MAYBE_NONE = $(if $(ARGS),|| test $$? = 5)
+.test-alone:
+	nice -n 10 $(BIN)/pytest -m 'not slow and not cluster' $(ARGS) $(MAYBE_NONE)
+
+.test-live:
+	$(BIN)/pytest -m 'not slow and cluster' $(ARGS) $(MAYBE_NONE)
 
 test-cluster: setup  ## The slow scenarios on the real cluster, but for the two suites below
 	$(BIN)/pytest -m slow $(addprefix --ignore=,$(KILLS) $(CHAOS)) $(ARGS)
