@@ -17,9 +17,11 @@ from kintsugi.core.detect.device import DeviceState
 from kintsugi.core.detect.diverging import DivergeState
 from kintsugi.core.detect.erroring import ErrorState
 from kintsugi.core.detect.fragmented import FragmentationState, WorkerState
+from kintsugi.core.detect.gpu_use import GpuUseState
 from kintsugi.core.detect.growing import MemoryState
 from kintsugi.core.detect.load import LoadState
 from kintsugi.core.detect.preempting import PreemptState
+from kintsugi.core.detect.prefill_blocking import PrefillState
 from kintsugi.core.detect.slow import SlowMemory, SlowState
 from kintsugi.core.detect.stalled import StallState
 from kintsugi.core.page import PageReader
@@ -60,6 +62,8 @@ class ProcessEvidence:
     cache: CacheState = field(default_factory=CacheState)
     preempting: PreemptState = field(default_factory=PreemptState)
     memory: MemoryState = field(default_factory=MemoryState)
+    gpu_use: GpuUseState = field(default_factory=GpuUseState)
+    prefill: PrefillState = field(default_factory=PrefillState)
     diverging: DivergeState = field(default_factory=DivergeState)
     answered: int = 0
     """Own canaries and questions answered up to the last page."""

@@ -23,9 +23,12 @@ from kintsugi.core.detect.device_findings import device_findings, unknown_device
 from kintsugi.core.detect.diverging import diverge_findings
 from kintsugi.core.detect.error_findings import error_finding
 from kintsugi.core.detect.erroring import Erring, errors_pass
+from kintsugi.core.detect.gpu_trouble import gpu_trouble_findings
+from kintsugi.core.detect.gpu_use import gpu_use_finding
 from kintsugi.core.detect.growing_findings import growth_findings
 from kintsugi.core.detect.load import load_findings
 from kintsugi.core.detect.preempting import preempt_finding
+from kintsugi.core.detect.prefill_blocking import prefill_finding
 from kintsugi.core.detect.slow import Entry, slow_pass
 from kintsugi.core.detect.slow_findings import pool_slow, slow_findings
 from kintsugi.core.detect.stall_findings import Reach, silent_finding
@@ -248,6 +251,11 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     if process.memory.forecast is not None:
         found += growth_findings(process.memory, mono, now, times)
     found += corrupted_findings(process.answers, fresh, now, times)
+    if instance.measured is not None:
+        found += gpu_trouble_findings(instance.measured, now)
+        band = spec.healing.triggers.gpu_utilization
+        used = gpu_use_finding(process.gpu_use, float(band.min_percent), float(band.max_percent))
+        found += [used] if used is not None else []
     if process.devices.clocks:
         found += device_findings(process.devices, instance.node, now, times)
     if process.queues.ranks:
@@ -272,6 +280,7 @@ def _advice(
         found.append(preempt_finding(process.preempting, sample, full, most))
     if process.diverging.apart:
         found += diverge_findings(process.diverging, now, times)
+    found.append(prefill_finding(process.prefill, sample, now, times))
     return [finding for finding in found if finding is not None]
 
 

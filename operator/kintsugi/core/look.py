@@ -14,9 +14,11 @@ from kintsugi.core.detect.device import see_devices
 from kintsugi.core.detect.diverging import see_ranks
 from kintsugi.core.detect.erroring import hear as hear_errors
 from kintsugi.core.detect.erroring import see_errors
+from kintsugi.core.detect.gpu_use import see_gpu_use
 from kintsugi.core.detect.growing import level_of, see_memory
 from kintsugi.core.detect.load import see_load
 from kintsugi.core.detect.preempting import see_preemptions
+from kintsugi.core.detect.prefill_blocking import see_prefill
 from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, limits, see_failure, see_sample
 from kintsugi.core.evidence import Memory, ProcessEvidence, take_page
 from kintsugi.core.sample import Sample
@@ -86,6 +88,10 @@ def look(
         _see_advice(process, process.sample, triggers, times, now)
     _see_fragmentation(process, mono, now, times, triggers.fragmentation, new_page, proven)
     _see_memory(process, instance, new_page, mono, now, times)
+    if instance.measured is not None or process.gpu_use.rows:
+        band = triggers.gpu_utilization
+        least, most = float(band.min_percent), float(band.max_percent)
+        see_gpu_use(process.gpu_use, instance.measured, least, most, mono, now, times)
     return Look(instance, pod, process, limit, new_page)
 
 
@@ -103,6 +109,7 @@ def _take_sample(
     own = answered - process.answered
     see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
     process.answered = answered
+    see_prefill(process.prefill, process.before, sample, times)
     process.slow.window.add(sample, answered, times, asked.tokens)
     see_errors(process.errors, sample, answered, times)
     see_nans(asked, sample, times, now)

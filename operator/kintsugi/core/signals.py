@@ -47,6 +47,7 @@ def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[s
     values["lost_percent"] = None if lost is None else 100.0 * (1.0 - math.exp(-max(0.0, lost)))
     counts = process.errors.counts
     values["error_percent"] = 100.0 * counts.errors / counts.requests if counts.requests >= 1 else None
+    values["gpu_utilization_percent"] = process.gpu_use.mean
     values["memory_percent"] = memory_percent(process.memory, mono, times)
     values["memory_forecast_seconds"] = forecast_seconds(process.memory, mono, times)
     flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)

@@ -13,6 +13,7 @@ from typing import Final
 
 from kintsugi.core.classify import StartFailure
 from kintsugi.core.classify.kinds import SHM_LEFTOVER
+from kintsugi.core.detect.starting import over_budget
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.snapshot import Failed, Failure, Instance
 from kintsugi.core.times import Times
@@ -124,16 +125,12 @@ def start_finding(
     """Advice on a pod that was never Ready: what keeps it from starting, or that its start takes too long."""
     if state.ready_process is not None or instance.ready or instance.phase in _ENDED:
         return None
-    since = instance.started_at if instance.started_at is not None else instance.created_at
     if failure is not None:
         return _failed_start(instance, failure)
     if instance.waiting_reason and instance.waiting_reason not in ("ContainerCreating", "PodInitializing"):
         text = instance.waiting_message[:400] or "the engine container waits"
         return Finding(Detector.DEAD, instance.waiting_reason, Severity.ADVICE, text, instance.created_at)
-    if now - since > start_budget and instance.phase == "Running":
-        text = f"not Ready {now - since:.0f} s after its start, more than its budget of {start_budget:.0f} s"
-        return Finding(Detector.DEAD, "StartOverBudget", Severity.ADVICE, text, since)
-    return None
+    return over_budget(instance, now, start_budget)
 
 
 def _failed_start(instance: Instance, failure: StartFailure) -> Finding:

@@ -24,8 +24,6 @@ class LoadState:
     queue_since: float | None = None
     queue_at: float | None = None
     """First and last page of the present queue at the limit."""
-    prefill_since: float | None = None
-    """Since when steps or KV usage move and no token comes though several requests run."""
     imbalance_since: float | None = None
 
     def idle(self, mono: float, times: Times) -> bool:
@@ -61,7 +59,6 @@ def see_load(
         state.queue_at = mono
     else:
         state.queue_since = state.queue_at = None
-    _see_prefill(state, before, after, steps)
     if _imbalanced(after):
         state.imbalance_since = mono if state.imbalance_since is None else state.imbalance_since
     else:
@@ -71,18 +68,13 @@ def see_load(
 def load_findings(
     state: LoadState, sample: Sample, missing: tuple[str, ...], now: float, times: Times
 ) -> list[Finding]:
-    """Advice on saturation, a long prefill that blocks others, and ranks that differ or are missing."""
+    """Advice on saturation, and on ranks that differ or are missing."""
     found: list[Finding] = []
     mono = sample.mono
     if state.saturated(times) and state.queue_since is not None:
         waiting = sample.total("waiting") or 0.0
         text = f"{waiting:.0f} requests wait while the engine runs at its limit: add capacity or shed load"
         found.append(_advice("Saturated", text, now - (mono - state.queue_since), ("waiting", waiting)))
-    if state.prefill_since is not None and mono - state.prefill_since >= times.readable_gap:
-        running = sample.total("running") or 0.0
-        text = "one long prefill keeps the other requests waiting: send long prompts to a pool of their own"
-        since = now - (mono - state.prefill_since)
-        found.append(_advice("LongPrefillBlocks", text, since, ("running", running)))
     if state.imbalance_since is not None and mono - state.imbalance_since >= times.readable_gap:
         loads = ", ".join(f"{r.rank}: {r.load() or 0.0:.0f}" for r in sample.ranks[:16])
         text = f"ranks are loaded unevenly (requests by rank: {loads})"
@@ -93,17 +85,6 @@ def load_findings(
         text = f"ranks {', '.join(missing[:16])} were on the page before and are not now"
         found.append(_advice("RankMissing", text, now, ("ranks missing", float(len(missing)))))
     return found
-
-
-def _see_prefill(state: LoadState, before: Sample | None, after: Sample, steps: float | None) -> None:
-    tokens = _delta(before, after, "generation_tokens")
-    usage = (before.kv_max() if before is not None else None, after.kv_max())
-    moves = bool(steps) or (None not in usage and usage[0] != usage[1])
-    blocked = tokens == 0 and moves and (after.total("running") or 0.0) >= 2
-    if not blocked:
-        state.prefill_since = None
-    elif state.prefill_since is None:
-        state.prefill_since = after.mono
 
 
 def _delta(before: Sample | None, after: Sample, name: str) -> float | None:
