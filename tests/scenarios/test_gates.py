@@ -179,9 +179,10 @@ async def test_a_budget_of_the_user_that_never_allows_the_eviction_is_waited_for
     await scene.run(3600)
     assert scene.uid(victim) == uid
     assert scene.writes("delete", "evict") == []
-    attempt = scene.newest().status
-    assert (attempt.phase, attempt.outcome) == ("Draining", None)
-    assert scene.withheld().get(victim), "the refusal is reported"
+    assert scene.rotation(victim) == "in", "what may not go had better serve"
+    assert scene.withheld() == {victim: "disruptionBudget"}
+    (entry,) = scene.status.remediations.withheld
+    assert "theirs" in entry.message
     scene.cluster.remove("PodDisruptionBudget", "llm", "theirs")
     await scene.until_removed()
     assert scene.removals() == [victim]

@@ -23,6 +23,9 @@
 - apiGroups: [policy]  # one per pool, applied
   resources: [poddisruptionbudgets]
   verbs: [list, create, patch, delete]
+- apiGroups: [""]  # whether a replacement may be made
+  resources: [resourcequotas]
+  verbs: [list]
 - apiGroups: [""]  # instances: seen, withdrawn, released
   resources: [pods]
   verbs: [list, patch]

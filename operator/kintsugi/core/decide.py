@@ -63,7 +63,7 @@ def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
     )
     facts = Facts(snapshot, views, judged, courses, problems, remediations)
     after = report(facts, status)
-    busy = bool(healing.active) or healing.concerned or any(taken.busy for taken in courses.values())
+    busy = bool(healing.active) or any(taken.busy for taken in courses.values())
     return Plan(
         status=after,
         remediations=tuple(
@@ -172,10 +172,14 @@ class _Healing:
         for view, instance, finding in sorted(self._candidates(), key=_surest_first):
             if instance.uid in under_way or instance.uid in replacements:
                 continue
+            self.needs_nodes |= self._mode(finding) != "Observe"
             self._consider(view, instance, finding)
         self._report_blindness(under_way)
         self._report_unclaimed(under_way)
         self._give_back_strays()
+
+    def _mode(self, finding: Finding) -> str:
+        return self._snapshot.deployment.spec.healing.mode_of(finding.detector.value)
 
     def _candidates(self) -> list[tuple[PoolView, Instance, Finding]]:
         return [

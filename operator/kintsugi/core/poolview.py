@@ -9,7 +9,7 @@ from kintsugi.core.avoidance import may_land
 from kintsugi.core.finding import InstanceVerdict, Verdict
 from kintsugi.core.render import gpus_of
 from kintsugi.core.revision import revision_of
-from kintsugi.core.snapshot import Instance, NodeRoom, ReplicaSet, Snapshot
+from kintsugi.core.snapshot import Instance, NodeRoom, Quota, ReplicaSet, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,15 @@ def _view(snapshot: Snapshot, pool: Pool, revision: str, verdicts: Mapping[str, 
         instances=tuple(i for i in snapshot.instances if i.pool == pool.name),
         sets=sets,
         verdicts=verdicts,
-        room=room_for(nodes, gpus),
+        room=_within(snapshot.quotas.get(pool.name), room_for(nodes, gpus)),
         nodes=nodes,
         gpus=gpus,
     )
+
+
+def _within(quota: Quota | None, room: int | None) -> int | None:
+    """No more than what the namespace's quotas allow besides what is there."""
+    return room if quota is None or room is None else max(0, min(room, quota.room))
 
 
 UNBOUNDED_ROOM = 1000

@@ -28,7 +28,18 @@ from kintsugi.core.snapshot import Instance
 from kintsugi.core.succession import with_replacement
 
 GIVEN_BACK: Final = frozenset(
-    {"paused", "spec", "mode", "approval", "exhausted", "elsewhere", "breaker", "minHealthy"}
+    {
+        "paused",
+        "spec",
+        "mode",
+        "approval",
+        "exhausted",
+        "elsewhere",
+        "breaker",
+        "minHealthy",
+        "capacity",
+        "disruptionBudget",
+    }
 )
 """Gates that only a person or the return of others opens: meanwhile a victim that still serves had better serve."""
 

@@ -275,6 +275,25 @@ class NodeRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class Cover:
+    """A disruption budget of somebody else that covers a pod. `blocks`: it would refuse its eviction at this moment;
+    `never`: however many are healthy."""
+
+    name: str
+    blocks: bool
+    never: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The resource quota that leaves the least room for further pods of a pool; `room` is negative where it is overdrawn."""
+
+    name: str
+    resource: str
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     """What this operator knows of all its deployments together, for the operator-wide storm and hourly cap."""
 
@@ -314,5 +333,9 @@ class Snapshot:
     paused: tuple[str, ...] = field(default=())
     """Names of pause requests, from spec and annotations."""
     unknown_fields: tuple[str, ...] = field(default=())
+    covers: Mapping[str, tuple[Cover, ...]] = field(default_factory=dict)
+    """By pod UID: disruption budgets of others; empty where not asked for in this pass."""
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    """By pool: the tightest resource quota; empty where there is none, or nobody asked in this pass."""
     unmeasured: str = ""
     """Why the Prometheus server that was to be asked says nothing; '' where it does, or where there is none."""

@@ -76,6 +76,7 @@ PERMISSIONS: Final = (
         Scope.FLEET,
         "one per pool, applied",
     ),
+    Permission("", "resourcequotas", ("list",), Scope.FLEET, "whether a replacement may be made"),
     Permission("", "pods", ("list", "patch"), Scope.FLEET, "instances: seen, withdrawn, released"),
     Permission("", "pods/eviction", ("create",), Scope.FLEET, "the only way a pod is removed"),
     Permission(

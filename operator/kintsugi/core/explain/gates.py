@@ -46,8 +46,23 @@ _OWN: Final[Mapping[str, GateWords]] = {
         "person",
     ),
     "approval": GateWords(
-        "the trigger only recommends",
-        "replace the instance yourself, or set the trigger's mode to Act",
+        "the trigger only recommends, and nobody has approved this attempt",
+        "approve it: kubectl annotate mend <name> kintsugi.dev/approve=<you>, or kintsugi approve <name>",
+        "person",
+    ),
+    "operatorStart": GateWords(
+        "the operator, or its new leader, has watched for too short a time to judge anything",
+        "it goes on watching for a minute",
+        "time",
+    ),
+    "disruptionBudget": GateWords(
+        "a PodDisruptionBudget of somebody else refuses that the pod is evicted",
+        "the budget allows one more disruption again; one that never does has to be changed by its owner",
+        "person",
+    ),
+    "capacity": GateWords(
+        "no node or quota has room for a replacement, even with what the sick instance would free",
+        "uncordon or add a node with free GPUs, or raise the namespace's ResourceQuota",
         "person",
     ),
     "exhausted": GateWords(

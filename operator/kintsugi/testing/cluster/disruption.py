@@ -37,6 +37,12 @@ def check_eviction(store: ObjectStore, pod: Json) -> None:
         raise Refused("Cannot evict pod as it would violate the pod's disruption budget.")
 
 
+def budget_status(store: ObjectStore, budget: Json) -> Json:
+    """The status that the disruption controller would write."""
+    spare, healthy, desired = _spare(store, budget)
+    return {"disruptionsAllowed": spare, "currentHealthy": healthy, "desiredHealthy": max(0, desired)}
+
+
 def _spare(store: ObjectStore, budget: Json) -> tuple[int, int, int]:
     """(disruptions allowed, healthy now, healthy wanted) of one budget."""
     namespace, spec = budget["metadata"]["namespace"], budget["spec"]

@@ -59,6 +59,19 @@ class World:
         self._round_queued = False
         self.store.listen(self._changed)
 
+    def quota_objects(self, namespace: str) -> list[Json]:
+        """The ResourceQuota behind `quotas`, as it would be read; none where nothing is limited."""
+        most_pods, most_gpus = self.quotas.get(namespace, (None, None))
+        living = [each for each in self.store.each("Pod", namespace) if not pods.ended(each)]
+        used = {"pods": len(living), f"requests.{names.GPU_RESOURCE}": sum(pod_gpus(each) for each in living)}
+        hard = {"pods": most_pods, f"requests.{names.GPU_RESOURCE}": most_gpus}
+        limits = {key: str(value) for key, value in hard.items() if value is not None}
+        if not limits:
+            return []
+        status = {"hard": limits, "used": {key: str(used[key]) for key in limits}}
+        meta = {"namespace": namespace, "name": "limits"}
+        return [{"metadata": meta, "spec": {"hard": limits}, "status": status}]
+
     def make_pod(self, pod: Json) -> None:
         """Create a pod unless the namespace's quota forbids it."""
         namespace = pod["metadata"].get("namespace", "default")
