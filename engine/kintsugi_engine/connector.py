@@ -47,7 +47,8 @@ def _hook(neutral: Callable[[], Any]) -> Callable[[_Hook], _Hook]:
                 self.turn_off(f"{method.__name__} failed", error)
                 return neutral()
             finally:
-                self.pool.hook_seconds += time.perf_counter() - began
+                if self.pool.steps:
+                    self.pool.hook_seconds += time.perf_counter() - began
 
         return guarded  # type: ignore[return-value]
 
@@ -147,7 +148,7 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
     @_hook(_nothing)
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
         super().bind_kv_cache_manager(kv_cache_manager)
-        self.pool.bind(kv_cache_manager)
+        self.pool.bind(kv_cache_manager)  # before any step: what it takes is no part of `hook_seconds`
 
     @_hook(_nothing)
     def on_new_request(self, request: Any) -> None:

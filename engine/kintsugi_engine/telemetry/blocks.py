@@ -107,26 +107,24 @@ def census(pool: Pool, groups: Sequence[Group], holdings: Iterable[Holding], ahe
                 unwritten[index] += _unwritten(group.block_size, blocks, needed, mine)
             mine.update([block.block_id for block in blocks if not block.is_null])
     explained = set[int]().union(*held)
-    active = cached = empty = 0
-    unexplained = []
-    for block in pool.blocks:
-        if block.is_null:
-            continue
-        if block.ref_cnt > 0:
-            active += 1
-            if block.block_id not in explained:
-                unexplained.append(block.block_id)
-        elif block.block_hash is not None:
-            cached += 1
-        else:
-            empty += 1
+    busy = [block for block in pool.blocks if block.ref_cnt > 0 and not block.is_null]
+    cached = _cached(pool) - sum(1 for block in busy if block.block_hash is not None)
+    total = len(pool.blocks) - 1
     return Census(
-        active,
+        len(busy),
         cached,
-        empty,
+        total - len(busy) - cached,
         tuple(GroupWaste(*one) for one in zip(groups, map(len, held), unwritten, strict=True)),
-        frozenset(unexplained),
+        frozenset([block.block_id for block in busy if block.block_id not in explained]),
     )
+
+
+def _cached(pool: Pool) -> int:
+    """Blocks that prefix caching can find, held or not. A pool that keeps a table of them is spared the walk."""
+    table = getattr(pool, "cached_block_hashes_by_block", None)
+    if table is not None:
+        return len(table)
+    return sum(1 for block in pool.blocks if block.block_hash is not None and not block.is_null)
 
 
 def _unwritten(size: int, blocks: Sequence[Block], needed: int, seen: set[int]) -> float:

@@ -5,6 +5,7 @@ the engine idles or hangs, too). The newer one counts. What is not measured has 
 """
 
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ class Series:
             self._gauge.labels(*key).set(value)
         elif key in self._there:
             self._there.discard(key)
-            self._gauge.labels(*key).set(float("nan"))
+            self._gauge.labels(*key).set(math.nan)
             remove = getattr(self._gauge, "remove", None)
             if remove is not None:
                 remove(*map(str, key))
@@ -110,7 +111,7 @@ class Exporter:
             gauge, contract.GPU_MEMORY, "Bytes of the CUDA allocator by kind.", (*ranked, "kind")
         )
         self._container = {
-            name: Series(gauge, metric, text, ())
+            name: Series(gauge, metric, text, ("source",))
             for name, metric, text in (
                 (
                     "anonymous",
@@ -191,7 +192,7 @@ class Exporter:
                 self._age.put((*self._engines[engine], rank), max(0.0, now - at))
         memory = container_memory()
         for name, series in self._container.items():
-            series.put((), getattr(memory, name))
+            series.put(("cgroup",), getattr(memory, name))
 
     def start(self) -> None:
         """Refresh every `PERIOD` from a thread of its own, until the process ends."""

@@ -11,7 +11,7 @@ from kintsugi_engine.telemetry.blocks import Group, Holding, Orphans, Pool, cens
 
 _LOG: Final = logging.getLogger("vllm.kintsugi")
 
-SHORTEST: Final = 0.5
+SHORTEST: Final = 1.0
 """Seconds between two looks at a pool that is quick to count."""
 
 SHARE: Final = 1 / 500
@@ -54,7 +54,7 @@ class PoolWatch:
         self._live: dict[str, Any] = {}
         self._leaving: dict[str, float] = {}
         self._orphans = Orphans()
-        self._steps = 0
+        self.steps = 0
         self._step_ended = 0.0
         self._step_seconds = 0.0
         self._busy = False
@@ -88,7 +88,7 @@ class PoolWatch:
         gap = now - self._step_ended
         if self._busy and gap < LONGEST_STEP:
             self._step_seconds += gap
-        self._steps += 1
+        self.steps += 1
         self._busy, self._step_ended = bool(self._live), now
         if now < self._due or self._pool is None:
             return None
@@ -119,7 +119,7 @@ class PoolWatch:
             "requests": len(live),
             "tokens": sum(self._tokens(request) for request in live),
             "preempted": sum(1 for request in live if request.num_preemptions and not self._tokens(request)),
-            "steps": self._steps,
+            "steps": self.steps,
             "hookSeconds": self.hook_seconds,
             "stepSeconds": self._step_seconds,
         }
@@ -168,8 +168,8 @@ class PoolWatch:
 
     def _look_idle(self) -> dict[str, Any] | None:
         """A sample of a pool at rest; None where it is not, or where a step came meanwhile."""
-        steps, now = self._steps, clock.mono()
+        steps, now = self.steps, clock.mono()
         if self._live or now - self._step_ended < IDLE_PERIOD / 2:
             return None
         sample = self._measure(now)
-        return sample if self._steps == steps and not self._live else None
+        return sample if self.steps == steps and not self._live else None
