@@ -134,7 +134,32 @@ _OWN: Final[Mapping[str, FindingWords]] = {
     ),
     "StarvedEverywhere": FindingWords("its siblings' queues stand as well", _ADVICE),
     "StarvedUnknown": FindingWords("its queue stood when it was last read", _BLIND),
+    # memory growth
+    "MemoryGrows": FindingWords(
+        "its memory rises, and reaches the container's limit within memoryGrowth.horizonSeconds, at two looks in a row",
+        "it is recycled before the kernel kills it: one instance of a pool at a time, the one nearest to its limit first",
+    ),
+    "GrowthSuspected": FindingWords(
+        "its memory rises, and reaches the container's limit within memoryGrowth.horizonSeconds",
+        "the next look, ten minutes later, decides",
+    ),
+    "GrowthUnknown": FindingWords("its memory rose when it was last told", _BLIND),
+    "WorkingSetGrows": FindingWords(
+        "its working set rises towards the container's limit, and page cache may be all that rises",
+        "nothing: the engine's telemetry, or container_memory_rss in Prometheus, would tell a leak from page cache",
+    ),
+    # GPU use
+    "GpuUnderused": FindingWords("its GPUs have little to do", f"{_ADVICE}; use fewer replicas"),
+    "GpuOverused": FindingWords("its GPUs have nothing left for a burst", f"{_ADVICE}; add replicas"),
     # devices
+    "GpuXid": FindingWords(
+        "DCGM shows an Xid of hardware for one of its GPUs, of whenever it was",
+        "nothing by this alone: what Kubernetes says of the device is acted on; a person looks at the node",
+    ),
+    "GpuRowRemapFailed": FindingWords(
+        "a GPU of it could not replace broken rows of its memory",
+        "nothing by this alone: what Kubernetes says of the device is acted on; a person looks at the node",
+    ),
     "DeviceUnhealthy": FindingWords(
         "the device plugin calls a GPU of it unhealthy",
         "a person is asked: a new pod on that node may get the same GPU, and this version can't choose another node yet",
