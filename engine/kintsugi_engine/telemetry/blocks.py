@@ -107,24 +107,17 @@ def census(pool: Pool, groups: Sequence[Group], holdings: Iterable[Holding], ahe
                 unwritten[index] += _unwritten(group.block_size, blocks, needed, mine)
             mine.update([block.block_id for block in blocks if not block.is_null])
     explained = set[int]().union(*held)
-    busy = [block for block in pool.blocks if block.ref_cnt > 0 and not block.is_null]
-    cached = _cached(pool) - sum(1 for block in busy if block.block_hash is not None)
-    total = len(pool.blocks) - 1
+    usable = [block for block in pool.blocks if not block.is_null]
+    busy = [block for block in usable if block.ref_cnt > 0]
+    kept = sum([block.block_hash is not None for block in usable])
+    cached = kept - sum([block.block_hash is not None for block in busy])
     return Census(
         len(busy),
         cached,
-        total - len(busy) - cached,
+        len(usable) - len(busy) - cached,
         tuple(GroupWaste(*one) for one in zip(groups, map(len, held), unwritten, strict=True)),
         frozenset([block.block_id for block in busy if block.block_id not in explained]),
     )
-
-
-def _cached(pool: Pool) -> int:
-    """Blocks that prefix caching can find, held or not. A pool that keeps a table of them is spared the walk."""
-    table = getattr(pool, "cached_block_hashes_by_block", None)
-    if table is not None:
-        return len(table)
-    return sum(1 for block in pool.blocks if block.block_hash is not None and not block.is_null)
 
 
 def _unwritten(size: int, blocks: Sequence[Block], needed: int, seen: set[int]) -> float:
