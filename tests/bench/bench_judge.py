@@ -1,16 +1,19 @@
-"""Bars: the slow detector judges 1,000 instances in 100 ms a pass; reading and judging all of them fits one core."""
+"""Bars, for 1,000 instances and one pass: the slow detector 100 ms, all of judging 250 ms, with reading one core."""
 
 import gc
 import resource
 import statistics
 import time
+from dataclasses import replace
 
 from kintsugi.core.detect.slow import Entry, SlowMemory, SlowState, slow_pass
 from kintsugi.core.detect.step_window import Row
 from kintsugi.core.evidence import Memory
 from kintsugi.core.judge import judge
+from kintsugi.core.sample import Sample, read_sample
 from kintsugi.core.snapshot import Page
 from kintsugi.core.times import Times, effective_times
+from tests.bench.figures import note
 from tests.unit.core.staging import EPOCH, Engine, Rank, deployment, instance, snapshot
 
 INSTANCES = 1_000
@@ -51,39 +54,52 @@ def test_the_slow_detector_judges_a_thousand_instances_within_100_ms() -> None:
 
     late = taken[-130:]  # two solving passes are among these
     print(f"\nslow: {statistics.median(late):.0f} ms CPU a pass of {INSTANCES} (worst {max(late):.0f} ms)")
+    note("slow1000Ms", statistics.median(late))
     assert statistics.median(late) < 100
     assert max(late) < 100
 
 
-def test_reading_and_judging_a_thousand_instances_takes_a_fraction_of_a_scrape_interval() -> None:
+def test_judging_a_thousand_instances_takes_a_quarter_of_a_second_and_reading_them_as_well_fits_one_core() -> (
+    None
+):
     deployed = deployment()
     times = effective_times(deployed.spec)
     per_deployment, deployments = 10, INSTANCES // 10
     memories = [Memory() for _ in range(deployments)]
     engines = [[Engine([Rank(running=4)]) for _ in range(per_deployment)] for _ in range(deployments)]
     padding = "".join(f'other_total{{part="{n}"}} {n}\n' for n in range(900))
-    taken = []
+    judging, reading = [], []
     for k in range(1, PASSES + 1):
-        mono, spent = 5.0 * k, 0.0
+        mono, judged, read = 5.0 * k, 0.0, 0.0
         for d in range(deployments):
             seen = []
             for n, engine in enumerate(engines[d]):
                 engine.ranks[0].steps += 200
                 engine.ranks[0].itl_count += 800
                 engine.ranks[0].itl_sum += 5.0
-                seen.append(instance(f"p-{d}-{n}", Page(engine.page() + padding, mono)))
+                page = Page(engine.page() + padding, mono)
+                start = time.process_time()
+                sample = read_sample(memories[d].reader, page)
+                read += time.process_time() - start
+                assert isinstance(sample, Sample)
+                seen.append(instance(f"p-{d}-{n}", replace(page, sample=sample)))
             shot = snapshot(seen, mono, deployed)
             start = time.process_time()
             judge(shot, times, memories[d])
-            spent += time.process_time() - start
-        taken.append(1000 * spent)
+            judged += time.process_time() - start
+        judging.append(1000 * judged)
+        reading.append(1000 * read)
     gc.collect()
 
-    late = taken[len(taken) // 2 :]
+    late = judging[PASSES // 2 :]
+    median, pages = statistics.median(late), statistics.median(reading[PASSES // 2 :])
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    median = statistics.median(late)
     print(
         f"\njudge: {median:.0f} ms CPU a pass of {INSTANCES} instances in {deployments} deployments", end=""
     )
-    print(f" = {median / 50:.1f} % of a core at 5 s; worst {max(late):.0f} ms; {resident:.0f} MiB resident")
-    assert median < 1_000
+    print(f" (worst {max(late):.0f} ms), and {pages:.0f} ms to read their pages: ", end="")
+    print(f"{(median + pages) / 50:.1f} % of a core at 5 s; {resident:.0f} MiB resident")
+    note("judge1000Ms", median)
+    note("read1000Ms", pages)
+    assert median <= 250
+    assert median + pages < 1_000

@@ -71,6 +71,12 @@ class Loopback:
         """As the adapter does."""
         return await self._engines.ask(self._at(given), timeout)
 
+    async def can_compact(self, given: Address, timeout: float) -> bool | None:
+        return False
+
+    async def compact(self, given: Address, timeout: float) -> bool:
+        return False
+
     async def models(self, given: Address, timeout: float) -> frozenset[str] | None:
         """As the adapter does."""
         return await self._engines.models(self._at(given), timeout)
