@@ -54,7 +54,7 @@ lint: setup  ## Style, types, layers, module length
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/lengths.py 400
 
-bench: setup  ## Benchmarks, each with the bar it must meet
+bench: setup  ## Benchmarks, each with the bar it must meet; writes build/bench.json
 	$(BIN)/pytest -s tests/bench -o python_files='bench_*.py' $(ARGS)
 
 bench-scale: setup  ## A thousand instances read and judged for five minutes; writes build/bench-scale.json
