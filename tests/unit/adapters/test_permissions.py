@@ -62,6 +62,8 @@ async def ask_everything(cluster: KubeCluster) -> None:
     await cluster.create(REMEDIATION)
     await cluster.delete(names.API_VERSION, names.REMEDIATION_KIND, "llm", "x", "u")
     await cluster.scale_replica_set("llm", "x", 1, "1")
+    await cluster.list_disruption_budgets("llm")
+    await cluster.list_quotas("llm")
     await cluster.patch_pod("llm", "x", "u", {"metadata": {}})
     await cluster.evict("llm", "x", "u", None)
     await cluster.create_event({"namespace": "llm", "name": "x"}, "Normal", "R", "m", "a")

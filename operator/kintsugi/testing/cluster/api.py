@@ -61,8 +61,10 @@ class FakeApi:
         return [(each["metadata"]["name"], each["metadata"]["creationTimestamp"]) for each in found]
 
     async def list_disruption_budgets(self, namespace: str) -> list[Json]:
-        found = await self._list("PodDisruptionBudget", namespace, {})
-        return [{**each, "status": disruption.budget_status(self.world.store, each)} for each in found]
+        await self._read("list", "PodDisruptionBudget")
+        store = self.world.store
+        found = [clone(each) for each in store.each("PodDisruptionBudget", namespace)]
+        return [{**each, "status": disruption.budget_status(store, each)} for each in found]
 
     async def list_quotas(self, namespace: str) -> list[Json]:
         await self._read("list", "ResourceQuota")
