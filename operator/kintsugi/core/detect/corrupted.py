@@ -205,7 +205,7 @@ def settle(state: AnswerState, known: Mapping[str, str], mono: float, times: Tim
         said = {name: answer for name, answer in done.told.items() if answer is not None}
         state.first |= said
         state.tries += bool(state.first or state.refused)
-        state.next_at = mono + (0.0 if said else times.corrupted_every)
+        state.next_at = mono + (0.0 if said and state.missing() else times.corrupted_every)
         return True
     if done.kind is Kind.BURST:
         state.last = done

@@ -1,4 +1,8 @@
-"""What `corrupted` says of one instance, in words and numbers."""
+"""What `corrupted` says of one instance, in words and numbers.
+
+What nobody may act on is still Suspect and no mere advice: wrong answers have to be seen, and advice on an instance that
+is well otherwise is not in its status.
+"""
 
 from kintsugi.core.detect.corrupted import NANS, AnswerState, Shown
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
@@ -31,7 +35,7 @@ def _of_answers(state: AnswerState, fresh: bool, now: float, times: Times) -> Fi
     if state.off:
         text = f"wrong answers are not looked for: {state.off}"
         sure = float(len(state.sure()))
-        severity = Severity.ADVICE if state.differs else Severity.INFO
+        severity = Severity.SUSPECT if state.differs else Severity.INFO
         return _finding(
             "AnswersNotKnown", severity, text, None, now, Evidence("sure answers", sure, "count", len(NAMES))
         )
@@ -52,11 +56,11 @@ def _concluded(state: AnswerState, shown: Shown, fresh: bool, now: float, times:
     if state.shared:
         more = f"{shown.wrong} siblings answer wrong, too, so no new pod of this revision would cure it"
         return _finding(
-            "WrongAnswersEverywhere", Severity.ADVICE, f"{text}: {more}", state.since, now, *evidence
+            "WrongAnswersEverywhere", Severity.SUSPECT, f"{text}: {more}", state.since, now, *evidence
         )
     if state.unsure:
         more = "there is no sibling to compare with, so a person decides"
-        return _finding("WrongAnswers", Severity.ADVICE, f"{text}: {more}", state.since, now, *evidence)
+        return _finding("WrongAnswers", Severity.SUSPECT, f"{text}: {more}", state.since, now, *evidence)
     if not fresh:
         more = "it can't be read now"
         return _finding("CorruptedUnknown", Severity.SUSPECT, f"{text}: {more}", state.since, now, *evidence)
@@ -73,6 +77,6 @@ def _of_nans(state: AnswerState, now: float, times: Times) -> Finding | None:
     count = Evidence("requests with NaNs", state.nan_rise, "count", len(state.nans))
     if state.nans_answered:
         more = "known questions are answered right: look at what clients send"
-        return _finding("NansFollowRequests", Severity.ADVICE, f"{text}: {more}", state.nan_since, now, count)
+        return _finding("NansFollowRequests", Severity.SUSPECT, f"{text}: {more}", state.nan_since, now, count)
     more = "a burst of known questions decides" if state.judged_by else "no answers are known to compare with"
     return _finding("NansCounted", Severity.SUSPECT, f"{text}: {more}", state.nan_since, now, count)

@@ -134,7 +134,7 @@ def _why_off(state: AnswerState, mine: Mapping[str, str], known: Known) -> str:
     if len(mine) < LEAST_KNOWN:
         return f"it is sure of only {len(mine)} of {len(NAMES)} answers"
     state.differs = True
-    differ = sum(known.tokens.get(name) not in (None, token) for name, token in mine.items())
+    differ = sum(known.tokens.get(name) != token for name, token in mine.items())
     return f"it and a sibling of its revision differ in {differ} of {len(NAMES)} answers since their start"
 
 

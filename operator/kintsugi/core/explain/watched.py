@@ -9,7 +9,7 @@ from kintsugi.api.condition import find_condition
 from kintsugi.api.healing import ADVICE_ONLY, HealingSpec, Trigger, Triggers
 from kintsugi.core.explain.case import Case
 from kintsugi.core.finding import Detector
-from kintsugi.core.look import SOURCES
+from kintsugi.core.metric_contract import SOURCES
 from kintsugi.core.series import TABLE
 
 Json: TypeAlias = dict[str, Any]
@@ -74,8 +74,9 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
     ),
     "corruptedOutput": TriggerWords(
         "wrong answers to known probes",
-        lambda t: "where siblings answer right",
-        "the same probe answered right by siblings",
+        lambda t: "half of eight known answers wrong, where siblings answer right",
+        "two bursts of eight questions a minute apart, both at least half wrong, and two siblings of the same revision (one "
+        "in a pool of two) with at most one slip; a pool of one is reported only",
     ),
     "memoryGrowth": TriggerWords(
         "host memory that grows towards its limit",
