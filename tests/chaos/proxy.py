@@ -58,6 +58,10 @@ class Counts:
     swallowed: int = 0
     gone: int = 0
     slowed: int = 0
+    abandoned: int = 0
+    """Their clients had gone away before the answer was complete."""
+    broken: int = 0
+    """The API server broke them off, or was not there."""
 
 
 class Proxy:
@@ -95,6 +99,8 @@ class Proxy:
         self._open.add(transport)
         try:
             return await self._answer(request, transport)
+        except ConnectionResetError:
+            return web.Response(status=502)  # nobody is there to read it
         finally:
             self._open.discard(transport)
 
@@ -123,20 +129,32 @@ class Proxy:
     async def _pass(self, request: web.Request, body: bytes) -> web.StreamResponse:
         """Ask the API server, and hand its answer on as it comes."""
         self.counts.passed += 1
-        async with self._session.request(
-            request.method,
-            self._upstream + request.raw_path,
-            headers=_kept(request.headers.items()),
-            data=body or None,
-            allow_redirects=False,
-        ) as answer:
-            response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers.items()))
+        try:
+            async with self._session.request(
+                request.method,
+                self._upstream + request.raw_path,
+                headers=_kept(request.headers.items()),
+                data=body or None,
+                allow_redirects=False,
+            ) as answer:
+                return await self._hand_on(request, answer)
+        except aiohttp.ClientError as error:
+            self.counts.broken += 1
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("broken off by the API server") from error
+
+    async def _hand_on(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers.items()))
+        try:
             await response.prepare(request)
             async for piece in answer.content.iter_any():
                 await self._clear.wait()
                 await response.write(piece)
             await response.write_eof()
-            return response
+        except ConnectionResetError:
+            self.counts.abandoned += 1
+        return response
 
     async def _expired(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Final
 
 from tests.chaos.cases import CASES, LAST, ONE_AFTER_THE_OTHER, PROXIED, TWICE
 from tests.chaos.stage import GENERAL, LOST, PLACE, Case, Operators, Scene, Tally, wanted
@@ -15,6 +16,10 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.kube import wait_for
 from tests.integration.fleet import Fleet
 from tests.integration.installed import CRDS, Release
+
+AT_ONCE: Final = 4
+"""Operators and fleets that start at the same time: two cores that start all of them at once lose sight of their nodes."""
+START_SECONDS: Final = 180.0
 
 
 class Run:
@@ -29,6 +34,7 @@ class Run:
         self._installed: dict[str, tuple[Release, ApiProxy | None]] = {}
         self._pool = ThreadPoolExecutor(2 * len(self._cases) + 20, "chaos")
         self._over = threading.Event()
+        self._starting = threading.BoundedSemaphore(AT_ONCE)
         self.tallies: dict[str, Future[Tally]] = {case.name: Future() for case in self._cases}
 
     def start(self) -> None:
@@ -62,40 +68,43 @@ class Run:
             for case in mine:
                 self.tallies[case.name].set_exception(trouble)
             return
-        early = [case for case in mine if case is not LAST]
-        for case in early:
+        started = [(case, self._pool.submit(self._apply, case)) for case in mine if case is not LAST]
+        for case, fleet in started:
             if name in ONE_AFTER_THE_OTHER:
-                self._tell(case)
+                self._tell(case, fleet)
             else:
-                self._pool.submit(self._tell, case)
+                self._pool.submit(self._tell, case, fleet)
         if LAST in mine:
             wait_for("all others are over", self._others_are_over, 3600, every_seconds=1.0)
-            self._tell(LAST)
+            self._tell(LAST, self._pool.submit(self._apply, LAST))
 
     def _others_are_over(self) -> bool:
         others = [self.tallies[case.name] for case in self._cases if case is not LAST]
         return self._over.is_set() or all(other.done() for other in others)
 
     def _install(self, name: str, cases: Sequence[Case]) -> None:
-        for case in cases:
-            self._apply(case)
         replicas = {"replicas": 2} if name in TWICE else {}
         namespaces = [self._fleets[case.name].namespace for case in cases]
-        self._installed[name] = self._operators.install(
-            name, namespaces, through_proxy=name in PROXIED, **replicas
-        )
+        with self._starting:
+            self._installed[name] = self._operators.install(
+                name, namespaces, through_proxy=name in PROXIED, **replicas
+            )
 
     def _apply(self, case: Case) -> None:
+        """The fleet of a story, until it serves."""
         fleet = self._fleets[case.name]
         pools = {"short": case.replicas}
-        fleet.apply(pools, **wanted(self._image, pools, case.healing, case.place))
+        with self._starting:
+            fleet.apply(pools, **wanted(self._image, pools, case.healing, case.place))
+            fleet.wait_until_ready(START_SECONDS)
 
-    def _tell(self, case: Case) -> None:
-        """One story; whatever happens in it becomes its tally."""
+    def _tell(self, case: Case, fleet: "Future[None]") -> None:
+        """One story, once its fleet serves; whatever happens in it becomes its tally."""
+        trouble = fleet.exception()
         began = time.monotonic()
         operator, proxy = self._installed[case.operator]
         scene = Scene(self._fleets[case.name], operator, proxy)
-        trouble = self._pool.submit(case.story, scene).exception()
+        trouble = trouble or self._pool.submit(case.story, scene).exception()
         tally = scene.tally(case.name, case.allowed)
         if trouble is not None:
             why = "".join(traceback.format_exception(trouble, limit=-3))
