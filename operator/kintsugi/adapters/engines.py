@@ -27,7 +27,7 @@ from kintsugi.core.snapshot import (
     Scrape,
 )
 from kintsugi.ports.engines import Address
-from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX
+from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX, COMPACT_PATH
 
 CONNECT_SECONDS: Final = 2.0
 """Connect timeout of the canary protocol (hang paper §1.3)."""
@@ -92,6 +92,31 @@ class HttpEngines:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return False
         return status == 200 and _is_completion(body)
+
+    async def can_compact(self, address: Address, timeout: float) -> bool | None:
+        """Whether the engine has `COMPACT_PATH`, which answers GET with 405 where it is and with 404 where not."""
+        status = await self._status("GET", address, COMPACT_PATH, timeout)
+        return {200: True, 405: True, 404: False}.get(status)
+
+    async def compact(self, address: Address, timeout: float) -> bool:
+        """POST `COMPACT_PATH`: True where the engine says that it gave cached memory back."""
+        return await self._status("POST", address, COMPACT_PATH, timeout) == 200
+
+    async def _status(self, method: str, address: Address, path: str, timeout: float) -> int:
+        """The status of an answer that was read to its end; 0 where none came."""
+        try:
+            headers = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
+            async with self._http().request(
+                method,
+                f"{_root(address)}{path}",
+                timeout=_timeouts(timeout),
+                headers=headers,
+                allow_redirects=False,
+            ) as answer:
+                await _read(answer, ANSWER_BYTES)
+                return answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return 0
 
     async def models(self, address: Address, timeout: float) -> frozenset[str] | None:
         """Names in `/v1/models`, asked with the engine's key; None where no list came back."""

@@ -196,7 +196,8 @@ def _degraded(state: State) -> Said:
     failing = state.failing
     if failing:
         return "True", failing[0].failure.kind, "; ".join([*(each.message for each in failing), *sick])
-    given_up = [i.name for i in state.instances if i.verdict == "Sick" and i.remedy == "GiveUp"]
+    over = {entry.uid for entry in state.remediations.lineages if entry.exhausted}
+    given_up = [i.name for i in state.instances if i.verdict == "Sick" and i.uid in over]
     if given_up:
         text = (
             f"every remedy was tried on {', '.join(given_up)}: look at it, then let healing begin anew by "

@@ -37,6 +37,14 @@ class EnginePort(Protocol):
         """One real one-token request: True where it was answered whole."""
         ...
 
+    async def can_compact(self, address: Address, timeout: float) -> bool | None:
+        """Whether the engine can give cached allocator memory back; None where it does not say."""
+        ...
+
+    async def compact(self, address: Address, timeout: float) -> bool:
+        """Have the engine give cached allocator memory back, in place: True where it says that it did."""
+        ...
+
     async def models(self, address: Address, timeout: float) -> frozenset[str] | None:
         """Names of the models and adapters that the engine lists; None where it does not say."""
         ...

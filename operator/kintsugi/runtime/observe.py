@@ -1,11 +1,11 @@
 """`observe`: pods, engines and time, read once per pass, as one Snapshot."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kintsugi.adapters.kube import parse
+from kintsugi.adapters.kube import parse, room
 from kintsugi.api.fields import unknown_fields
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation, parse_remediation
 from kintsugi.core.catalog.load import in_force
@@ -28,6 +28,7 @@ from kintsugi.ports.clock import Clock
 from kintsugi.ports.cluster import ClusterPort, Json
 from kintsugi.ports.engines import Address, EnginePort
 from kintsugi.ports.errors import Forbidden
+from kintsugi.runtime.compaction import Compactions
 from kintsugi.runtime.listing import Listings
 from kintsugi.runtime.measuring import Measuring, Seen
 from kintsugi.runtime.trouble import Troubles
@@ -62,6 +63,8 @@ class Sight:
     """What is known of pods that do not start."""
     listings: Listings = field(default_factory=Listings)
     """Which adapters the engines list."""
+    compactions: Compactions = field(default_factory=Compactions)
+    """Which engines can give cached memory back, and which did."""
     api_key: str | None = None
     api_key_read: float = float("-inf")
 
@@ -88,13 +91,15 @@ class Observer:
         late_by: float,
     ) -> Snapshot:
         """Everything one pass knows; `deployment` is `raw` as parsed. Raises PortError where Kubernetes can't be read."""
-        pods, sets, remediations, nodes, children = await asyncio.gather(
+        pods, sets, remediations, nodes, children, limits = await asyncio.gather(
             self._cluster.list_pods(key),
             self._cluster.list_replica_sets(key),
             self._remediations(key, deployment),
             self._nodes(deployment, sight),
             self._children(key, deployment, sight),
+            self._limits(key, deployment, sight),
         )
+        budgets, found_quotas = limits
         await self._refresh_api_key(key, deployment, sight)
         instances = await self._instances(key, deployment, pods, sight, times)
         seen = self._measuring.look(key, deployment.spec, instances) if self._measuring else Seen()
@@ -117,8 +122,11 @@ class Observer:
             fleet=fleet,
             children=children,
             answers=dict(sight.answers),
+            compacted=dict(sight.compactions.answers),
             paused=pause_reasons(deployment),
             unknown_fields=self._unknown(raw, sight),
+            covers=room.covers(budgets, pods),
+            quotas=room.quotas(found_quotas, pods),
             unmeasured=seen.trouble,
         )
 
@@ -143,6 +151,17 @@ class Observer:
         hardware = deployment.spec.hardware
         gpu = in_force().gpu(hardware.gpu) if hardware and hardware.gpu else None
         return parse.node_rooms(nodes, pods, gpu_resource(hardware, gpu))
+
+    async def _limits(
+        self, key: Key, deployment: DeepSeekV4Deployment, sight: Sight
+    ) -> tuple[list[Json], list[Json]]:
+        """Disruption budgets and quotas of the namespace, where something may be removed; none that may not be read."""
+        if not sight.needs_nodes and not deployment.status.remediations.active:
+            return [], []
+        return await asyncio.gather(
+            _allowed(self._cluster.list_disruption_budgets(key.namespace)),
+            _allowed(self._cluster.list_quotas(key.namespace)),
+        )
 
     async def _children(
         self, key: Key, deployment: DeepSeekV4Deployment, sight: Sight
@@ -182,6 +201,8 @@ class Observer:
         adapters = [adapter.name for adapter in deployment.spec.model.lora_adapters]
         ready = {(i.uid, i.started_at): sight.addresses[i.uid] for i in asked if i.ready}
         sight.listings.look(self._engines, ready, adapters, now)
+        sight.compactions.look(self._engines, ready, "Compact" in deployment.spec.healing.ladder, now)
+        sight.compactions.forget([a.id for a in deployment.status.remediations.active])
         scrapes = await self._scrape(sight, times)
         sight.answers = {uid: said for uid, said in sight.answers.items() if uid in sight.addresses}
         results, sight.results = sight.results, []
@@ -193,6 +214,7 @@ class Observer:
                 sight.troubles.of(i.uid).told,
                 sight.troubles.of(i.uid).log_tail,
                 sight.listings.of(i.uid, i.started_at),
+                sight.compactions.can(i.uid, i.started_at),
             )
             for pod, i in zip(pods, bare, strict=True)
         )
@@ -218,6 +240,14 @@ class Observer:
                     Failure.PENDING, "its last reading is not answered yet", self._clock.mono()
                 )
         return found
+
+
+async def _allowed(reading: Coroutine[Any, Any, list[Json]]) -> list[Json]:
+    """What was read; nothing where we may not look: then Kubernetes says no, and that is reported."""
+    try:
+        return await reading
+    except Forbidden:
+        return []
 
 
 def pause_reasons(deployment: DeepSeekV4Deployment) -> tuple[str, ...]:

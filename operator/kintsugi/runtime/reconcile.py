@@ -9,7 +9,7 @@ from kintsugi.core.decide import decide
 from kintsugi.core.evidence import Memory
 from kintsugi.core.judge import Judgement, judge
 from kintsugi.core.judged import Judged
-from kintsugi.core.plan import Ask, Happening, Plan
+from kintsugi.core.plan import Ask, Compact, Happening, Plan
 from kintsugi.core.snapshot import Canary, Key, Snapshot
 from kintsugi.core.times import Times, effective_times
 from kintsugi.ports.clock import Clock
@@ -157,8 +157,11 @@ class Reconciler:
             await retire_old_records(self._cluster, snapshot.key, plan.status)
 
     def _ask(self, plan: Plan, sight: Sight) -> None:
-        """Send replacements their one real request beside the pass; the answer is in a later snapshot."""
+        """Send replacements their one real request beside the pass, and have engines give memory back; the answers are in
+        later snapshots."""
         for action in plan.actions:
+            if isinstance(action, Compact) and (engine := sight.addresses.get(action.uid)):
+                sight.compactions.tell(self._engines, action.attempt, engine)
             address = sight.addresses.get(action.uid) if isinstance(action, Ask) else None
             if isinstance(action, Ask) and address is not None and action.uid not in sight.asking:
                 sight.asking[action.uid] = asyncio.create_task(self._answer(sight, action.uid, address))
@@ -185,9 +188,10 @@ class Reconciler:
         """Post an Event about the deployment `raw`: best effort, one that can't be posted fails no pass."""
         kind = "Warning" if happening.warning else "Normal"
         try:
-            await self._cluster.create_event(
-                _regarding(raw), kind, happening.reason, happening.message[:1000], happening.action
-            )
+            for regarding in (_regarding(raw), *_node(happening.node)):
+                await self._cluster.create_event(
+                    regarding, kind, happening.reason, happening.message[:1000], happening.action
+                )
         except PortError as error:
             log.warning("event not posted", extra={"reason": happening.reason, "why": str(error)})
 
@@ -201,6 +205,11 @@ def judged_of(judgement: Judgement) -> Judged:
         data_message=judgement.data_message,
         pool_findings=judgement.pool_findings,
     )
+
+
+def _node(name: str) -> list[Json]:
+    """What an Event about a node refers to: `kubectl describe node` looks for its name as UID, as the kubelet writes it."""
+    return [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}] if name else []
 
 
 def _regarding(raw: Json) -> Json:

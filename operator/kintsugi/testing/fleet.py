@@ -72,6 +72,8 @@ class Behaviour:
     orphaned: float | None = 0.0
     forgotten: frozenset[str] = frozenset()
     """Adapters that it no longer lists."""
+    compacts: float | None = None
+    """Fragmentation after it gave cached memory back; None: it can't."""
     drain_seconds: float = 20.0
     """Running requests end within this long after the pod has left rotation."""
 
@@ -141,6 +143,8 @@ class FakeEngines:
         """Every known-answer question sent so far."""
         self.listed: list[str] = []
         """Names of the pods whose list of models was asked for, in order."""
+        self.compacted = 0
+        """How often an engine gave cached memory back."""
         self.asked: list[str] = []
         """Names of the pods that got a real request, in order."""
 
@@ -201,6 +205,24 @@ class FakeEngines:
         self.asked.append(pod["metadata"]["name"])
         b = engine.behaviour
         return not b.hung and not b.silent and b.admits and b.canary_status == 200
+
+    async def can_compact(self, address: Address, timeout: float) -> bool | None:
+        """Whether the engine can give memory back; None where it is not reached."""
+        engine = self._reached(address)
+        return None if engine is None else engine.behaviour.compacts is not None
+
+    async def compact(self, address: Address, timeout: float) -> bool:
+        """The engine's fragmentation becomes what it is after that."""
+        engine = self._reached(address)
+        if engine is None or engine.behaviour.compacts is None or engine.behaviour.hung:
+            return False
+        self.compacted += 1
+        engine.behaviour = replace(engine.behaviour, fragmentation=engine.behaviour.compacts)
+        return True
+
+    def _reached(self, address: Address) -> _Engine | None:
+        pod = self._by_ip().get(address.ip)
+        return self._engine(pod) if pod is not None and self._cluster.reachable(pod) else None
 
     async def models(self, address: Address, timeout: float) -> frozenset[str] | None:
         """What the engine lists: its model, and its adapters but for those that it has forgotten."""

@@ -51,6 +51,7 @@ def instance(
     told: Sequence[Told] = (),
     log_tail: Sequence[str] = (),
     listed: frozenset[str] | None = None,
+    compactable: bool | None = None,
 ) -> Instance:
     """One pod of ours as an `Instance`.
 
@@ -96,6 +97,7 @@ def instance(
         told=tuple(told),
         log_tail=tuple(log_tail),
         listed=listed,
+        compactable=compactable,
         served_before=_served_before(status, ready),
         host_ipc=spec.get("hostIPC") is True,
         devices=_devices(pod, status),
