@@ -80,7 +80,7 @@ def eviction_refused(scene: Scene) -> None:
     fleet.kubectl("apply", "-f", "-", input=json.dumps(budget))
     victim = scene.victim()
     name, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
-    scene.until("it is said", lambda: fleet.withheld(name) == "eviction")
+    scene.until("it is said", lambda: fleet.withheld(name) in ("eviction", "disruptionBudget"))
     time.sleep(4 * fleet.times.stall_remove)
     assert fleet.ending_at(uid) is None
     fleet.kubectl("delete", "pdb", "never")

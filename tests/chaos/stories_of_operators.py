@@ -17,6 +17,8 @@ BLACK_HOLE_SECONDS: Final = 90.0
 REFUSED_SECONDS: Final = 180.0
 TAKEOVER_SECONDS: Final = 60.0
 API_GONE_SECONDS: Final = 15.0
+KUBE_PROXY_SECONDS: Final = 2.0
+"""Until the nodes send nothing more to an address that left the EndpointSlice."""
 WEDGED_SECONDS: Final = 180.0
 """Six probes of the chart, ten seconds apart and five long, and half a minute in which it might have ended by itself."""
 SLOW_STEPS: Final[Json] = {
@@ -222,18 +224,23 @@ def resets_and_slowness(scene: Scene) -> None:
 
 
 def api_server_restarted(scene: Scene) -> None:
-    """The API server itself goes away in the middle of a removal, and comes back."""
+    """The API server itself goes away in the middle of a removal, and comes back; requests know nothing of it."""
     fleet = scene.fleet
     scene.warm()
     restarts = scene.operator.restarts()
     victim = scene.victim()
     scene.until("it is held", lambda: reserved(fleet, victim))
-    scene.cluster.stop_api_server()
-    try:
-        time.sleep(API_GONE_SECONDS)
-    finally:
-        scene.cluster.start_api_server()
-    scene.until_cured()
+    fleet.wait_until_withdrawn(victim, STEP)
+    scene.until("it is out", lambda: victim["status"]["podIP"] not in fleet.addresses("short"))
+    time.sleep(KUBE_PROXY_SECONDS)
+    with fleet.traffic(short=3) as sent:
+        scene.cluster.stop_api_server()
+        try:
+            time.sleep(API_GONE_SECONDS)
+        finally:
+            scene.cluster.start_api_server()
+        scene.until_cured()
+    assert [one.error for one in sent if one.error] == []
     assert fleet.ended() == {victim["metadata"]["uid"]}
     assert scene.operator.restarts() == restarts
 
