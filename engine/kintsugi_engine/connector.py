@@ -185,6 +185,9 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
 
     _shipped = 0.0
 
+    def shutdown(self) -> None:
+        self.pool.stop()
+
     # A worker's side: nothing is moved.
 
     def bind_connector_metadata(self, connector_metadata: Any) -> None:

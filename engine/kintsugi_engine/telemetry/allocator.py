@@ -78,6 +78,7 @@ class AllocatorWatch:
         self._trusted = True
         self._newest: dict[str, Any] | None = None
         self._engine = ""
+        self._stopped = threading.Event()
         self.rank = ""
 
     def start(self) -> None:
@@ -85,6 +86,12 @@ class AllocatorWatch:
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="kintsugi-allocator", daemon=True)
             self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def belongs_to(self, instance: str, engine: str, rank: str, trusted: bool) -> None:
         """Say whose worker this is. `trusted`: False in sleep mode, where memory bypasses the allocator's counters."""
@@ -111,8 +118,7 @@ class AllocatorWatch:
         return {"at": clock.wall(), "bytes": kinds, "fragmentation": fragmentation(reading, self._baseline)}
 
     def _run(self) -> None:
-        trouble = threading.Event()
-        while not trouble.wait(PERIOD):
+        while not self._stopped.wait(PERIOD):
             torch = sys.modules.get("torch")
             if torch is None:
                 continue

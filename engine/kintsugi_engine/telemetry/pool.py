@@ -61,6 +61,8 @@ class PoolWatch:
         self._due = 0.0
         self._outbox: dict[str, Any] | None = None
         self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
         self.hook_seconds = 0.0
 
     def bind(self, manager: Any) -> None:
@@ -69,7 +71,15 @@ class PoolWatch:
         pool: Pool = manager.block_pool
         census(pool, groups, ())
         self._manager, self._pool, self._groups = manager, pool, groups
-        threading.Thread(target=self._run, name="kintsugi-pool", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="kintsugi-pool", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def began(self, request: Any) -> None:
         """A request has come: its live object, whose fields move as it runs."""
@@ -153,7 +163,7 @@ class PoolWatch:
         So the last sample is never one of before the end, and its age tells an idle engine from one that is stopped.
         """
         complained = False
-        while True:
+        while not self._stopped:
             self._wake.wait(IDLE_PERIOD)
             self._wake.clear()
             sample, self._outbox = self._outbox, None
