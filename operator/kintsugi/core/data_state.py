@@ -2,9 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from kintsugi.core.finding import InstanceVerdict, Verdict
+from kintsugi.api.healing import ADVICE_ONLY
+from kintsugi.core.finding import Detector, InstanceVerdict, Verdict
 from kintsugi.core.snapshot import Instance
+
+NEVER_ACT: Final = ADVICE_ONLY | {Detector.LOAD.value, Detector.DIVERGING.value}
+"""Triggers that act nowhere, so that none of them is held back."""
+RENAMED: Final = (
+    "does the engine run with --disable-log-stats, or does something rename its series? "
+    "spec.monitoring.prometheus.metricPrefix names a prefix"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +25,11 @@ class DataState:
     message: str
 
 
-def data_state(verdicts: Iterable[InstanceVerdict], instances: Sequence[Instance]) -> DataState:
-    """Fresh where every instance that was Ready can be read. Missing series leave it fresh, and are named."""
+def data_state(
+    verdicts: Iterable[InstanceVerdict], instances: Sequence[Instance], unmeasured: str = ""
+) -> DataState:
+    """Fresh where every instance that was Ready can be read. Missing series leave it fresh, and are named, as is why a
+    Prometheus server says nothing (`unmeasured`), and which triggers only observe for it."""
     up = {i.uid for i in instances if not i.deleting}
     watched = [v for v in verdicts if v.uid in up and v.verdict is not Verdict.STARTING]
     if not watched:
@@ -31,6 +43,11 @@ def data_state(verdicts: Iterable[InstanceVerdict], instances: Sequence[Instance
             False, reason or "MetricsUnavailable", f"{len(blind)} of {len(watched)}: {named}{more}"
         )
     missing = sorted({series for v in watched for series in v.missing})
-    if missing:
-        return DataState(True, "SeriesMissing", f"not exported, so not judged: {', '.join(missing)}")
-    return DataState(True, "AllRead", "")
+    said = [f"not exported, so not judged: {', '.join(missing)}"] if missing else []
+    said += [unmeasured] if unmeasured else []
+    if not said:
+        return DataState(True, "AllRead", "")
+    held = sorted({detector.value for v in watched for detector in v.lacking} - NEVER_ACT)
+    said += [f"only observed for it: {', '.join(held)}"] if held else []
+    said += [RENAMED] if any(name.startswith("vllm:") for name in missing) else []
+    return DataState(True, "SeriesMissing", "; ".join(said))

@@ -198,7 +198,12 @@ class _Healing:
         none that has one, and the surest comes first."""
         healing = self._snapshot.deployment.spec.healing
         sick = [f for f in verdict.findings if f.severity is Severity.SICK]
-        rank = {f.detector: BY_MODE.index(healing.mode_of(f.detector.value)) for f in sick}
+        rank = {
+            f.detector: BY_MODE.index(
+                "Observe" if f.detector in verdict.lacking else healing.mode_of(f.detector.value)
+            )
+            for f in sick
+        }
         return min(
             sick,
             key=lambda f: (rank[f.detector], f.detector is Detector.DEVICE, not f.serves_nothing),

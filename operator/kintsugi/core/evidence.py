@@ -24,6 +24,7 @@ from kintsugi.core.detect.preempting import PreemptState
 from kintsugi.core.detect.prefill_blocking import PrefillState
 from kintsugi.core.detect.slow import SlowMemory, SlowState
 from kintsugi.core.detect.stalled import StallState
+from kintsugi.core.metric_contract import ContractState
 from kintsugi.core.page import PageReader
 from kintsugi.core.reading import Unreadable
 from kintsugi.core.sample import Sample, fell, missing_ranks, read_sample
@@ -63,6 +64,7 @@ class ProcessEvidence:
     preempting: PreemptState = field(default_factory=PreemptState)
     memory: MemoryState = field(default_factory=MemoryState)
     gpu_use: GpuUseState = field(default_factory=GpuUseState)
+    contract: ContractState = field(default_factory=ContractState)
     prefill: PrefillState = field(default_factory=PrefillState)
     diverging: DivergeState = field(default_factory=DivergeState)
     answered: int = 0

@@ -35,7 +35,13 @@ def paused(q: Question) -> Answer:
 
 
 def mode(q: Question) -> Answer:
+    """What the user allows, and no more than the engine's series allow: see `core.metric_contract`."""
     said = q.snapshot.deployment.spec.healing.mode_of(q.finding.detector.value)
+    verdict = q.view.verdicts.get(q.instance.uid)
+    lacks = verdict.lacking.get(q.finding.detector, ()) if verdict is not None else ()
+    if lacks and said != "Observe":
+        text = f"mode Observe for {q.finding.detector.value}, which needs {', '.join(lacks)}: the engine exports none"
+        return Answer("mode", False, text[:500])
     match said:
         case "Act":
             return Answer("mode", True, "mode Act")

@@ -19,7 +19,7 @@ from kintsugi.core.detect.collapsed_findings import collapsed_findings
 from kintsugi.core.detect.corrupted_findings import corrupted_findings
 from kintsugi.core.detect.corrupted_looks import judge_answers
 from kintsugi.core.detect.dead import dead_finding, start_finding
-from kintsugi.core.detect.device_findings import device_findings, unknown_devices
+from kintsugi.core.detect.device_findings import device_findings
 from kintsugi.core.detect.diverging import diverge_findings
 from kintsugi.core.detect.error_findings import error_finding
 from kintsugi.core.detect.erroring import Erring, errors_pass
@@ -36,10 +36,11 @@ from kintsugi.core.detect.stall_findings import findings as stall_findings
 from kintsugi.core.detect.stalled import is_clear
 from kintsugi.core.evidence import Memory, ProcessEvidence
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
-from kintsugi.core.look import SOURCES, Look, look
+from kintsugi.core.look import Look, look
+from kintsugi.core.metric_contract import lacking, missing_names
+from kintsugi.core.page import PageReader
 from kintsugi.core.probes import canaries, questions, starved, witnesses
 from kintsugi.core.sample import Sample
-from kintsugi.core.series import TABLE
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Instance, Snapshot
 from kintsugi.core.times import LATE_FLOOR, Times, start_budget
@@ -96,6 +97,8 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     """The verdicts on all instances of `snapshot`. `times` from `effective_times`; `memory` is moved on and returned."""
     spec, mono, now = snapshot.deployment.spec, snapshot.mono, snapshot.now
     late = memory.begin(mono, snapshot.late_by, times, snapshot.instances)
+    if memory.reader.prefix != (prefix := spec.monitoring.prometheus.metric_prefix):
+        memory.reader = PageReader(prefix=prefix)
     reserved = _reserved(snapshot)
     looks = [
         look(i, mono, now, times, memory, spec.healing.triggers, (i.uid, i.started_at) in reserved)
@@ -116,7 +119,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
         },
     )
     verdicts = {one.instance.uid: _judge_one(one, siblings, snapshot, times) for one in looks}
-    state = data_state(verdicts.values(), snapshot.instances)
+    state = data_state(verdicts.values(), snapshot.instances, snapshot.unmeasured)
     longest = max((one.limit.remove for one in looks), default=times.stall_remove)
     return Judgement(
         verdicts=verdicts,
@@ -204,6 +207,7 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
     instance, process, mono = one.instance, one.process, snapshot.mono
     spec = snapshot.deployment.spec
     fresh = process is not None and process.fresh(mono, times)
+    lacks = _lacks(process, instance, snapshot, times) if process is not None and fresh else {}
     found = [] if instance.deleting else _findings(one, siblings, snapshot, times)
     found.sort(key=lambda finding: -finding.severity)
     named = name_verdict(one, found, mono, times)
@@ -217,7 +221,10 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
         findings=tuple(found),
         signals={} if process is None else signal_values(process, mono, times),
         fresh=fresh,
-        missing=() if process is None or not fresh else _missing(process, instance, spec),
+        missing=missing_names(lacks, process.contract, spec, instance)
+        if process is not None and fresh
+        else (),
+        lacking=lacks,
         running=None if process is None else user_running(process, mono, times),
         page_age=mono - process.sample.mono if process is not None and process.sample is not None else 0.0,
         last_progress_seconds=None if process is None else _last_progress(process, mono),
@@ -294,20 +301,11 @@ def _was_ready(one: Look) -> bool:
     return one.process is not None and one.process.ready_at is not None
 
 
-def _missing(process: ProcessEvidence, instance: Instance, spec: DeploymentSpec) -> tuple[str, ...]:
-    """Names of the series that a configured trigger needs and the newest page lacks."""
-    sample = process.sample
-    if sample is None:
-        return ()
-    wanted = [SOURCES[source] for source in spec.healing.triggers.fragmentation.sources]
-    names = [TABLE[signal].names[0].metric for signal in wanted if not sample.telemetry.get(signal)]
-    for label, metric in (
-        ("itl_count", "vllm:inter_token_latency_seconds"),
-        ("steps", "vllm:iteration_tokens_total"),
-    ):
-        if sample.total(label) is None:
-            names.append(metric)
-    return (*names, *unknown_devices(instance.devices))
+def _lacks(
+    process: ProcessEvidence, instance: Instance, snapshot: Snapshot, times: Times
+) -> dict[Detector, tuple[str, ...]]:
+    spec, sample = snapshot.deployment.spec, process.sample
+    return lacking(process.contract, sample, process.memory, spec, instance, snapshot.mono, times)
 
 
 def _last_progress(process: ProcessEvidence, mono: float) -> float | None:

@@ -1,6 +1,5 @@
 """Take one instance's newest page and canaries into the evidence."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,17 +20,12 @@ from kintsugi.core.detect.preempting import see_preemptions
 from kintsugi.core.detect.prefill_blocking import see_prefill
 from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, limits, see_failure, see_sample
 from kintsugi.core.evidence import Memory, ProcessEvidence, take_page
+from kintsugi.core.metric_contract import SOURCES, check
 from kintsugi.core.sample import Sample
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import Failed, Instance
 from kintsugi.core.times import Times
 
-SOURCES: Final[Mapping[str, Signal]] = {
-    "Allocator": Signal.GPU_FRAGMENTATION,
-    "OrphanedBlocks": Signal.ORPHANED_RATIO,
-    "BlockWaste": Signal.BLOCK_WASTE,
-}
-"""The sources of the fragmentation trigger and the series each one needs."""
 TELEMETRY_AGE: Final = 30.0
 """Real seconds after which an engine-side sample is stale (hang §3); engines are not sped up in a rehearsal."""
 
@@ -110,6 +104,7 @@ def _take_sample(
     see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
     process.answered = answered
     see_prefill(process.prefill, process.before, sample, times)
+    check(process.contract, sample, times)
     process.slow.window.add(sample, answered, times, asked.tokens)
     see_errors(process.errors, sample, answered, times)
     see_nans(asked, sample, times, now)

@@ -66,12 +66,15 @@ _UNSEEN: Final = object()
 class PageReader:
     """Reads pages of any number of engines; forgets every line beginning once it knows `bound` of them."""
 
-    def __init__(self, bound: int = 20_000, table: Mapping[Signal, Row] = TABLE) -> None:
+    def __init__(self, bound: int = 20_000, table: Mapping[Signal, Row] = TABLE, prefix: str = "") -> None:
+        """`prefix`: what something between engine and page puts before names; they are read with and without it."""
         self._bound = bound
+        self.prefix = prefix
         self._by_name = {
-            name.metric: (signal, row.kind, row.part, age)
+            before + name.metric: (signal, row.kind, row.part, age)
             for signal, row in table.items()
             for age, name in enumerate(row.names)
+            for before in {"", prefix}
         }
         self._known: dict[str, Target | None] = {}
         self._targets: dict[_SeriesKey, Target] = {}

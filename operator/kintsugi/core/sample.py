@@ -84,6 +84,12 @@ _FIELD: Final[Mapping[Signal, str]] = {
     Signal.FIRST_TOKENS: "first_tokens",
     Signal.CORRUPTED: "corrupted",
 }
+FIELD_OF: Final[Mapping[Signal, str]] = {
+    **_FIELD,
+    Signal.FINISHED: "finished",
+    Signal.ITL_BUCKET: "itl_gap",
+}
+"""Where a rank keeps a signal that a detector may need (`core.metric_contract`)."""
 _PART_FIELD: Final[Mapping[tuple[Signal, str], str]] = {
     (Signal.WAITING_BY_REASON, "deferred"): "deferred",
     (Signal.SLEEP_STATE, "awake"): "awake",

@@ -8,6 +8,9 @@ _LABELS = 'engine="0",model_name="deepseek-v4"'
 CONFIG = 'vllm:cache_config_info{block_size="32",engine="0",kv_cache_max_concurrency="64.0",num_gpu_blocks="4096"} 1.0'
 _EDGES = ("2.5", "5.0", "+Inf")
 """The bucket edges around the longest step: no token here waits as long as that."""
+GIB = 2.0**30
+MEMORY_LIMIT = 64.0
+"""GiB."""
 TOKENS_PER_ANSWER = 60.0
 TOKENS_PER_PROMPT = 400.0
 
@@ -68,8 +71,10 @@ def page(
     running: float,
     waiting: float,
     kv_usage: float,
+    memory: float | None = 20.0,
 ) -> str:
-    """The page as text. `started_at` in epoch seconds; ratios from 0 to 1, None where the plugin is missing."""
+    """The page as text. `started_at` in epoch seconds; ratios from 0 to 1, None where the plugin is missing; `memory` in
+    GiB of 64."""
     c = counters
     lines = [
         f"process_start_time_seconds {started_at}",
@@ -106,4 +111,8 @@ def page(
     if orphaned is not None:
         lines.append(f'{contract.KV_ORPHANED_BLOCKS_RATIO}{{rank="0"}} {orphaned}')
         lines.append(f'{contract.KV_ORPHANED_BLOCKS}{{rank="0"}} {int(orphaned * 4096)}')
+    if memory is not None:
+        lines.append(f"{contract.CONTAINER_MEMORY_ANONYMOUS} {memory * GIB:.0f}")
+        lines.append(f"{contract.CONTAINER_MEMORY_SHARED} {0.5 * GIB:.0f}")
+        lines.append(f"{contract.CONTAINER_MEMORY_LIMIT} {MEMORY_LIMIT * GIB:.0f}")
     return "\n".join(lines) + "\n"

@@ -70,6 +70,10 @@ class Behaviour:
     fragmentation: float | None = 0.05
     """None: the telemetry plugin is missing."""
     orphaned: float | None = 0.0
+    memory: float | None = 20.0
+    """GiB of the container's 64 at the process's start; None: nobody measures it."""
+    leak: float = 0.0
+    """GiB that its memory rises by in an hour."""
     forgotten: frozenset[str] = frozenset()
     """Adapters that it no longer lists."""
     compacts: float | None = None
@@ -251,7 +255,9 @@ class FakeEngines:
             return Page("python_info 1\n", now)
         engine.advance(now)
         gauges = {"running": engine.running(now), "waiting": b.waiting, "kv_usage": b.kv_usage}
-        text = page(engine.counters, engine.started_at, b.fragmentation, b.orphaned, **gauges)
+        hours = (self._cluster.clock.now() - engine.started_at) / 3600
+        memory = None if b.memory is None else b.memory + b.leak * hours
+        text = page(engine.counters, engine.started_at, b.fragmentation, b.orphaned, memory=memory, **gauges)
         return Page(text, now)
 
     def _engine(self, pod: Mapping[str, Any]) -> _Engine | None:
