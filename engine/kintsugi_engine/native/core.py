@@ -12,6 +12,7 @@ from kintsugi_engine.native.messages import Chosen, Gauges, Piece, Step, Submit
 from kintsugi_engine.native.rows import rows
 from kintsugi_engine.native.sampling import Chooser, choose
 from kintsugi_engine.native.store import Store
+from kintsugi_engine.telemetry.allocator import fragmentation
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class Engine:
             written_tokens=sum(each.written for each in self._running.values()),
             held_tokens=held * self._store.max_tokens,
             held_slots=self._store.slots - len(self._free),
-            fragmentation=memory.fragmentation(found, self._baseline),
+            fragmentation=fragmentation(found, self._baseline) if found else None,
             reserved_bytes=found.reserved if found else None,
         )
 

@@ -1,14 +1,13 @@
 """Memory of the machine and of the GPU's allocator, in bytes."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 
+from kintsugi_engine.telemetry.allocator import Reading, read_device
+
 GIB: Final = 1 << 30
-FLOOR_BYTES: Final = 256 << 20
-"""Below this much reusable memory the share that is split says nothing."""
 _LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _USED: Final = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
 
@@ -40,33 +39,9 @@ def _first(paths: tuple[str, ...]) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Allocator:
-    """What PyTorch's allocator of the GPU holds."""
-
-    allocated: int
-    reserved: int
-    split_inactive: int
-    """Bytes of free pieces that lie between pieces in use, so that they can't be given back."""
-
-
-def allocator(device: torch.device) -> Allocator | None:
-    """None where there is no GPU."""
-    if device.type != "cuda":
-        return None
-    figures: dict[str, Any] = torch.cuda.memory_stats(device)
-    return Allocator(
-        figures.get("allocated_bytes.all.current", 0),
-        figures.get("reserved_bytes.all.current", 0),
-        figures.get("inactive_split_bytes.all.current", 0),
-    )
-
-
-def fragmentation(now: Allocator | None, baseline: int) -> float | None:
-    """Share of the reusable memory that is split; None where that can't be said. `baseline`: allocated at the start."""
-    if now is None or now.reserved - baseline < FLOOR_BYTES:
-        return None
-    return min(1.0, now.split_inactive / (now.reserved - baseline))
+def allocator(device: torch.device) -> Reading | None:
+    """What PyTorch's allocator of the GPU holds; None where there is no GPU."""
+    return read_device(torch) if device.type == "cuda" else None
 
 
 def release(device: torch.device) -> tuple[int, int] | None:

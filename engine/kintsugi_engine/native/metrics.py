@@ -166,6 +166,7 @@ class Metrics(Watcher):
             "engine": "0", "block_size": str(facts.max_tokens), "num_gpu_blocks": str(facts.slots),
             "kv_cache_size_tokens": str(facts.slots * facts.max_tokens),
             "kv_cache_memory_bytes": str(facts.slots * facts.slot_bytes), "cache_dtype": facts.dtype,
+            "kv_cache_max_concurrency": f"{facts.slots:.1f}",
             "enable_prefix_caching": "False",
         }  # fmt: skip
         Gauge("vllm:cache_config_info", "The slots.", list(labels), registry=self._registry).labels(
