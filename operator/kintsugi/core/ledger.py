@@ -156,10 +156,10 @@ def _breakers(
                 {
                     "pool": attempt.pool,
                     "revision": attempt.revision,
-                    "reason": attempt.outcome,
+                    "reason": "WorseAfter" if attempt.worse_after else attempt.outcome,
                     "since": attempt.finished_at,
-                    "message": f"{attempt.name}: {attempt.message}. A new revision, or the annotation "
-                    f"{RESET_BREAKERS_ANNOTATION}, lets healing go on"[:1000],
+                    "message": f"{attempt.name}: {attempt.message}. A new revision lets healing go on, or a person "
+                    f"by `kintsugi reset {snapshot.key.name} -n {snapshot.key.namespace}`"[:1000],
                 }
             ),
         )

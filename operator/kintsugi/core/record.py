@@ -63,7 +63,9 @@ def remediation_of(
             phase=active.phase,
             outcome=active.outcome,
             path=active.path,
+            why=before.why or _why(active, verdict),
             message=active.message,
+            approved_by=active.approved_by,
             timeline=_timeline(active),
             evidence=before.evidence or _evidence(active, verdict),
             gates=_gates(before, answers),
@@ -85,6 +87,7 @@ def _timeline(active: ActiveRemediation) -> Timeline:
     return Timeline(
         detected=active.detected_at,
         decided=active.reserved_at,
+        approved=active.approved_at,
         withdrawn=active.withdrawn_at,
         released=active.released_at,
         drained=active.evicting_since,
@@ -94,6 +97,12 @@ def _timeline(active: ActiveRemediation) -> Timeline:
         verified=verified,
         finished=active.finished_at,
     )
+
+
+def _why(active: ActiveRemediation, verdict: InstanceVerdict | None) -> str:
+    """What convinced, in words; '' where nothing is known of it any more."""
+    finding = finding_of(verdict, active.trigger)
+    return finding.message if finding else ""
 
 
 def _evidence(active: ActiveRemediation, verdict: InstanceVerdict | None) -> tuple[Evidence, ...]:

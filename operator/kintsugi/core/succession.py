@@ -1,6 +1,7 @@
 """The second half of a remediation: the replacement comes up, warms up and is proven."""
 
 from kintsugi.api.status import ActiveRemediation
+from kintsugi.core.aftermath import unmeasured, with_traffic, without_traffic, worse
 from kintsugi.core.attempt import (
     CLOCK_SKEW_SECONDS,
     COMPLETE_SECONDS,
@@ -126,6 +127,7 @@ def warming(active: ActiveRemediation, world: World) -> Step:
     ended = _watched(active, world)
     if ended:
         return ended
+    active = with_traffic(active, world.view)
     ready = epoch(active.ready_at) if active.ready_at else world.now
     if world.now < ready + world.times.warm_up:
         return Step(active)
@@ -138,6 +140,7 @@ def probation(active: ActiveRemediation, world: World) -> Step:
     ended = _watched(active, world)
     if ended:
         return ended
+    active = with_traffic(active, world.view)
     uid = active.replacement_uid or ""
     answered = world.answers.get(uid)
     actions: tuple[Action, ...] = () if answered else (Ask(uid),)
@@ -146,12 +149,23 @@ def probation(active: ActiveRemediation, world: World) -> Step:
         return Step(active, actions)
     verdict = world.view.verdicts.get(uid)
     well = {Verdict.HEALTHY, Verdict.IDLE, Verdict.SATURATED}
-    if verdict and verdict.fresh and verdict.verdict in well and answered:
-        return Step(finished(active, "Cured", "its replacement is well after its probation", world.now))
+    sound = verdict if verdict and verdict.fresh and verdict.verdict in well and answered else None
+    doubt = (unmeasured(active, sound) or without_traffic(active, world.view)) if sound else ""
+    if sound and not doubt:
+        return _verified(active, world)
     if world.now < warm + 2 * world.times.probation or answered is None:  # nobody asked: we were away
-        return Step(said(active, "on probation for longer: not enough is known of the replacement"), actions)
+        why = doubt or "not enough is known of the replacement"
+        return Step(said(active, f"on probation for longer: {why}"), actions)
     if answered is False:
         return Step(finished(active, "NotCured", "its replacement does not answer a real request", world.now))
-    return Step(
-        finished(active, "Ambiguous", "too little is known of the replacement to call it cured", world.now)
-    )
+    why = doubt or "too little is known of the replacement to call it cured"
+    return Step(finished(active, "Ambiguous", why, world.now))
+
+
+def _verified(active: ActiveRemediation, world: World) -> Step:
+    """The replacement is well; if the pool is worse off all the same, this was the last removal (safety rule 23)."""
+    found = worse(active, world.view)
+    if not found:
+        return Step(finished(active, "Cured", "its replacement is well after its probation", world.now))
+    stopped = active.model_copy(update={"worse_after": True})
+    return Step(finished(stopped, "NotCured", found, world.now))

@@ -1,5 +1,7 @@
 """What changed between two statuses, told as events: each cause once, never each pass."""
 
+from typing import Final
+
 from kintsugi.api.condition import find_condition
 from kintsugi.api.status import ActiveRemediation, DeploymentStatus
 from kintsugi.core.classify.kinds import KIND_NAMES
@@ -12,10 +14,11 @@ TOLD_CONDITIONS = (
 )
 """A condition, the status that is told when it is reached, and the event's reason."""
 
+EVICTED: Final = "nothing runs on it any more: evicted"
 STEPS = (
     ("withdrawn_at", "Withdrawn", "taken out of rotation"),
     ("released_at", "Released", "let go, so that its replacement starts"),
-    ("evicting_since", "Evicting", "nothing runs on it any more: evicted"),
+    ("evicting_since", "Evicting", EVICTED),
     ("ready_at", "Replaced", "its replacement is Ready"),
 )
 
@@ -51,12 +54,23 @@ def _attempts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happeni
     for attempt in after.remediations.active:
         old = was.get(attempt.id)
         told += [
-            Happening(reason, f"{attempt.instance} ({attempt.name}, {attempt.trigger}): {text}")
+            Happening(
+                reason, f"{attempt.instance} ({attempt.name}, {attempt.trigger}): {_told(attempt, text)}"
+            )
             for name, reason, text in STEPS
             if getattr(attempt, name) is not None and (old is None or getattr(old, name) is None)
         ]
         told += _ended(attempt, old)
     return told
+
+
+def _told(attempt: ActiveRemediation, text: str) -> str:
+    """The text of a step; an eviction says how many streams it cuts."""
+    if text != EVICTED or attempt.streams_cut == 0:
+        return text
+    if attempt.streams_cut is None:
+        return "its time to drain is over: evicted, and nobody knows how many streams that cuts"
+    return f"its time to drain is over: evicted, which cuts {attempt.streams_cut} running streams"
 
 
 def _ended(attempt: ActiveRemediation, old: ActiveRemediation | None) -> list[Happening]:
