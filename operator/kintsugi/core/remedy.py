@@ -11,7 +11,6 @@ from kintsugi.core.approval import awaiting
 from kintsugi.core.attempt import Step, World, owes_restore, said
 from kintsugi.core.compacting import compacting
 from kintsugi.core.gate import Answer
-from kintsugi.core.giving_up import given_up
 from kintsugi.core.phases import known
 from kintsugi.core.plan import Restore
 from kintsugi.core.removal import draining, quarantined
@@ -26,8 +25,6 @@ def advance(active: ActiveRemediation, world: World) -> Step:
             return Step(active, (Restore(victim.name, victim.uid, active.id),))
         return Step(active)
     phase = COMPACT_PHASES.get(active.phase) if active.remedy == "Compact" else PHASES.get(active.phase)
-    if active.remedy == "GiveUp":
-        phase = given_up
     if phase is None:
         text = f"its phase {active.phase} is not known to this version: nothing is done"
         return Step(said(active, text), (), Answer("unknownPhase", False, text))

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from kintsugi.api.status import ActiveRemediation
+from kintsugi.core.aftermath import before
 from kintsugi.core.attempt import (
     DRAIN_SETTLE_SECONDS,
     EVICTION_SECONDS,
@@ -22,6 +23,7 @@ from kintsugi.core.attempt import (
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict
 from kintsugi.core.gate import Answer, first_closed
 from kintsugi.core.moment import epoch, moment
+from kintsugi.core.names import RESET_LADDERS_ANNOTATION
 from kintsugi.core.plan import Action, Evict, Release, Withdraw
 from kintsugi.core.poolview import PoolView
 from kintsugi.core.snapshot import Instance
@@ -81,12 +83,14 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
         )
     gone = dead and finding.serves_nothing  # one that is up again between two restarts serves, and is held
     out: tuple[Action, ...] = ()
-    if victim.in_rotation and not world.view.of_one and not gone:
+    gives_up = active.remedy == "GiveUp"
+    stays = gives_up and not finding.serves_nothing  # nothing will be done about it, and it serves
+    if victim.in_rotation and not world.view.of_one and not gone and not stays:
         out = (Withdraw(victim.name, victim.uid, active.id),)
         active = active.model_copy(update={"withdrawn_at": active.withdrawn_at or moment(world.now)})
     held_since = max(epoch(active.detected_at), epoch(active.reserved_at))  # the verdict may be hours older
     hold_over = held_since + (0.0 if gone else world.times.hold)
-    place = "stays in rotation" if world.view.of_one or gone else "withdrawn"
+    place = "stays in rotation" if world.view.of_one or gone or stays else "withdrawn"
     if world.now < hold_over or out:  # a victim that is not seen to be out has not been held
         text = f"{place}; removed when the hold is over, if nobody else falls sick"
         hold = Answer("hold", False, text, hold_over)
@@ -103,6 +107,8 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
         return cancelled(active, victim, f"put back: {closed.message}", world.now)
     if closed:
         return Step(said(active, closed.message), out, closed, answers)
+    if gives_up:
+        return Step(finished(active, "Exhausted", _given_up(active), world.now), out, None, answers)
     if world.view.room is None:
         return Step(said(active, "looks for room for its replacement"), out, None, answers)
     return _removal(active, victim, world, out, answers)
@@ -122,6 +128,7 @@ def _removal(
     update: dict[str, Any] = {
         "phase": "Draining",
         "draining_since": moment(world.now),
+        **before(world.view, victim.uid),
         "counts_towards_budget": True,
         "path": "Surge" if surge else "DeleteFirst",
         "message": "a replacement starts first"
@@ -173,13 +180,23 @@ def draining(active: ActiveRemediation, world: World) -> Step:
         return Step(said(active, "drains: waits for its running requests"), tuple(actions))
     refused = _refused(active, world)
     if active.evicting_since is None:
-        update = {"evicting_since": moment(world.now), "streams_cut": cut, "message": "evicted"}
+        cuts = (
+            "" if cut == 0 else f": {'an unknown number of' if cut is None else cut} running streams are cut"
+        )
+        update = {"evicting_since": moment(world.now), "streams_cut": cut, "message": f"evicted{cuts}"}
         active = active.model_copy(update=update)
     grace = STALLED_GRACE_SECONDS if finding and finding.serves_nothing else None
     actions.append(Evict(victim.name, victim.uid, active.id, grace))
     if refused:
         return Step(said(active, refused.message), tuple(actions), refused)
     return Step(active, tuple(actions))
+
+
+def _given_up(active: ActiveRemediation) -> str:
+    return (
+        f"every remedy was tried in this line and {active.trigger} came back: it is left as it is, and a person is "
+        f"asked. `kintsugi reset`, or the annotation {RESET_LADDERS_ANNOTATION} with the time, lets healing begin anew"
+    )
 
 
 def _told_first(victim: Instance) -> str:
@@ -240,11 +257,13 @@ def _drained(
     """Whether nothing is left to wait for, and how many streams the eviction would cut (None: nobody knows)."""
     if active.evicting_since is not None:
         return True, active.streams_cut
-    if finding and finding.serves_nothing:
-        return True, 0
+    running = verdict.running if verdict and verdict.fresh else None
+    if (
+        finding and finding.serves_nothing
+    ):  # nothing to wait for: whoever still waits for an answer is cut off
+        return True, 0 if running is None else int(running)
     since = epoch(active.draining_since) if active.draining_since else world.now
     withdrawn = epoch(active.withdrawn_at) if active.withdrawn_at else world.now
-    running = verdict.running if verdict and verdict.fresh else None
     if victim.started_at is None or victim.phase in ("Failed", "Succeeded"):
         return True, 0
     read_at = world.now - (verdict.page_age if verdict else 0.0)
