@@ -67,9 +67,8 @@ async def test_a_replacement_without_a_gpu_stays_pending_and_blocks_the_next_rem
     first, second, _ = scene.names_of("short")
     node = scene.node(first)
     scene.engines.change(first, fragmentation=0.4)
-    await scene.until_phase("Quarantined")
-    scene.cluster.set_gpus(node, 0)
     await scene.until_removed()
+    scene.cluster.set_gpus(node, 0)
     scene.engines.change(second, hung=True)
     await scene.run(3600)
     assert scene.removals() == [first]

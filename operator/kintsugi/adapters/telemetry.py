@@ -180,6 +180,11 @@ REMEDIATIONS: Final = Counted(
     "Remediations that ended, by trigger, remedy and outcome.",
     ("trigger", "remedy", "outcome"),
 )
+SHADOWS: Final = Counted(
+    "kintsugi_shadow_actions",
+    "Faults that mode Act would have acted upon (would have recreated, say), and mode Observe only counts.",
+    ("trigger", "remedy"),
+)
 CALLS: Final = Counted(
     "kintsugi_kube_requests", "Requests to the API server.", ("verb", "resource", "outcome")
 )
@@ -194,7 +199,7 @@ REVIEWS: Final = Counted(
     "Requests to the webhook by verdict: Allowed, Skipped, Warned, Tolerated, Denied or Unchecked.",
     ("operation", "verdict"),
 )
-COUNTED: Final = (PASSES, PASS_SECONDS, ACTIONS, EVENTS, REMEDIATIONS, CALLS, CALL_SECONDS, REVIEWS)
+COUNTED: Final = (PASSES, PASS_SECONDS, ACTIONS, EVENTS, REMEDIATIONS, SHADOWS, CALLS, CALL_SECONDS, REVIEWS)
 
 CERTIFICATE_END: Final = (
     "kintsugi_webhook_certificate_expiry_timestamp_seconds",
@@ -228,6 +233,7 @@ class Telemetry:
         self._mono = mono
         self.registry = CollectorRegistry()
         self._notes: dict[Key, Note] = {}
+        self._shadows: dict[Key, set[tuple[str, str]]] = {}
         self._counters = {
             each.name: Counter(each.name, each.about, each.labels, registry=self.registry)
             for each in COUNTED
@@ -256,10 +262,21 @@ class Telemetry:
         for each in plan.status.remediations.recent:
             if each.outcome and each.id not in ended:
                 self._count(REMEDIATIONS, each.trigger, each.remedy or "", each.outcome)
+        self._count_shadows(plan, snapshot.key)
+
+    def _count_shadows(self, plan: Plan, key: Key) -> None:
+        """Each fault once: it is forgotten when its instance is gone or not sick any more."""
+        sick = {i.uid for i in plan.status.instances if i.verdict == "Sick"}
+        known = {(uid, trigger) for uid, trigger in self._shadows.get(key, ()) if uid in sick}
+        for shadow in plan.shadows:
+            if (shadow.uid, shadow.trigger) not in known:
+                self._count(SHADOWS, shadow.trigger, shadow.remedy)
+        self._shadows[key] = known | {(shadow.uid, shadow.trigger) for shadow in plan.shadows}
 
     def forget(self, key: Key) -> None:
         """Drop a deployment's series."""
         self._notes.pop(key, None)
+        self._shadows.pop(key, None)
 
     def passed(self, key: Key, result: str, seconds: float) -> None:
         """Count one pass: `result` is ok, conflict or error; `seconds` its duration."""

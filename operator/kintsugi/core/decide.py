@@ -18,7 +18,7 @@ from kintsugi.core.ledger import book, reserve
 from kintsugi.core.moment import moment
 from kintsugi.core.moving import discards, keep_off, made_off, strikes_of_pass, told_to_avoid
 from kintsugi.core.names import ATTEMPT_ANNOTATION, RETIRING_SINCE_ANNOTATION
-from kintsugi.core.plan import Action, Plan, Restore
+from kintsugi.core.plan import Action, Plan, Restore, Shadow
 from kintsugi.core.poolview import PoolView, pool_views
 from kintsugi.core.record import remediation_of
 from kintsugi.core.remedy import advance
@@ -75,6 +75,7 @@ def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
         actions=tuple(actions),
         happenings=happenings(status, after),
         needs_nodes=busy or healing.needs_nodes,
+        shadows=tuple(healing.shadows),
     )
 
 
@@ -146,6 +147,7 @@ class _Healing:
         self.withheld: list[WithheldAction] = []
         self.answers: dict[str, tuple[Answer, ...]] = {}
         self.needs_nodes = False
+        self.shadows: list[Shadow] = []
         """Whether room on other nodes has to be looked up."""
 
     def go_on(self) -> None:
@@ -233,6 +235,8 @@ class _Healing:
         if closed and closed.gate == "approval":
             reserved = waiting(reserved, self._snapshot.key.namespace)
         elif closed:
+            if self._mode(finding) == "Observe" and {a.gate for a in answers if not a.open} == {"mode"}:
+                self.shadows.append(Shadow(instance.uid, finding.detector.value, climb.remedy))
             self._withhold(instance.name, closed)
             return
         self.answers[reserved.id] = answers

@@ -161,6 +161,15 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
+class Shadow:
+    """What mode Act would have begun now, every other gate being open; mode Observe keeps it from happening."""
+
+    uid: str
+    trigger: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One pass's decision. Order of execution: commit `status`, write `remediations`, then `actions`."""
 
@@ -171,5 +180,7 @@ class Plan:
     happenings: tuple[Happening, ...] = ()
     needs_nodes: bool = False
     """The next pass must read the nodes, since a replacement or a rollout asks for room."""
+    shadows: tuple[Shadow, ...] = ()
+    """Of mode Observe; the same fault is in every plan while it lasts."""
     next_check: float | None = None
     """Epoch seconds at which something is due by the clock alone."""

@@ -9,6 +9,7 @@ from kintsugi.adapters.telemetry import FLEET_GAUGES, Telemetry, table
 from kintsugi.api.condition import Condition
 from kintsugi.api.status import (
     DeploymentStatus,
+    InstanceStatus,
     PoolStatus,
     RecentRemediation,
     RemediationsStatus,
@@ -16,7 +17,7 @@ from kintsugi.api.status import (
 )
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.judged import Judged
-from kintsugi.core.plan import Evict, Happening, Plan, Withdraw
+from kintsugi.core.plan import Evict, Happening, Plan, Shadow, Withdraw
 from kintsugi.core.snapshot import Key, Snapshot
 from tests.unit.core import staging
 
@@ -159,3 +160,23 @@ def test_the_table_names_every_metric_that_a_page_has(telemetry: Telemetry) -> N
         if not family.name.endswith("_created")
     }
     assert scraped == {(name, kind) for name, kind, _, _ in table()}
+
+
+def test_what_mode_observe_would_have_done_is_counted_once_for_each_fault() -> None:
+    telemetry = Telemetry()
+    sick = InstanceStatus(name="chat-short-a", uid="u1", verdict="Sick")
+    shadow = Shadow("u1", "fragmentation", "Recreate")
+    seen = Plan(DeploymentStatus(instances=(sick,)), shadows=(shadow,))
+    held_back = Plan(DeploymentStatus(instances=(sick,)))
+    well = Plan(DeploymentStatus(instances=(sick.model_copy(update={"verdict": "Healthy"}),)))
+    labels = {"trigger": "fragmentation", "remedy": "Recreate"}
+
+    def counted() -> float | None:
+        return telemetry.registry.get_sample_value("kintsugi_shadow_actions_total", labels)
+
+    for each in (seen, seen, held_back, seen):
+        telemetry.note(snapshot(), judged(), each)
+    assert counted() == 1
+    telemetry.note(snapshot(), judged(), well)
+    telemetry.note(snapshot(), judged(), seen)
+    assert counted() == 2
