@@ -13,6 +13,7 @@ COMMANDS: Final = {
     ),
     "warm": ("kintsugi_engine.warm", "send one request of each length before the pod is Ready"),
     "drain": ("kintsugi_engine.drain", "wait until nothing runs any more, before the pod ends"),
+    "inject": ("kintsugi_engine.inject", "lay this package where an engine of another image finds it"),
     "compact": ("kintsugi_engine.compact", "have the engine give cached GPU memory back"),
 }
 """Name: (module with `main(words) -> exit code`, what it does)."""

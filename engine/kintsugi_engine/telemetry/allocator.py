@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from kintsugi_engine import clock
+from kintsugi_engine.compaction import Desk
 from kintsugi_engine.telemetry.rankfile import RankFile, folder
 
 _LOG: Final = logging.getLogger("vllm.kintsugi")
@@ -80,6 +81,7 @@ class AllocatorWatch:
         self._engine = ""
         self._stopped = threading.Event()
         self.rank = ""
+        self._desk: Desk | None = None
 
     def start(self) -> None:
         """Begin to look, as soon as this process uses CUDA."""
@@ -124,6 +126,9 @@ class AllocatorWatch:
                 continue
             try:
                 self._newest = self.look(torch)
+                if torch.cuda.is_available() and torch.cuda.is_initialized():
+                    self._desk = self._desk or Desk()
+                    self._desk.attend(torch, self.rank or str(os.getpid()))
                 if self._newest is not None and self._file is not None:
                     self._file.write({**self._newest, "engine": self._engine, "worker": self.rank})
             except (RuntimeError, KeyError, AttributeError, OSError) as error:
