@@ -38,6 +38,9 @@ test: setup  ## Every test but the slow ones, on a real cluster where this machi
 .test-live:
 	$(BIN)/pytest -m 'not slow and cluster' $(ARGS) $(MAYBE_NONE)
 
+test-engine: setup  ## A real vLLM on the CPU, installed for it (5 GB, once): telemetry, its cost, the parser
+	KINTSUGI_ENGINE_PYTHON=$$($(BIN)/python -m tests.engine.install) $(BIN)/pytest -s tests/engine $(ARGS)
+
 test-cluster: setup  ## The slow scenarios on the real cluster, but for the two suites below
 	$(BIN)/pytest -m slow $(addprefix --ignore=,$(KILLS) $(CHAOS)) $(ARGS)
 
