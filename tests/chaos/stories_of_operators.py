@@ -8,7 +8,7 @@ from typing import Final
 
 from kintsugi.core.names import MEMBER_LABEL
 from tests.chaos.stage import STEP, Scene, stream, wait_for_line
-from tests.cluster.kube import wait_for
+from tests.cluster.kube import CommandFailed, wait_for
 from tests.integration.fleet import Fleet
 from tests.integration.installed import CONTAINER
 from tests.integration.sight import Json
@@ -86,7 +86,12 @@ def frozen_leader(scene: Scene) -> None:
     A stranger's peering object of the framework, with a higher priority, means nothing to either.
     """
     fleet, operator = scene.fleet, scene.operator
-    scene.cluster.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, _peering())))
+    definition, stranger = _peering()
+    scene.cluster.apply(definition)
+    scene.cluster.kubectl(
+        "wait", "crd", definition["metadata"]["name"], "--for=condition=Established", "--timeout=60s"
+    )
+    wait_for("its kind is served", lambda: _applied(scene, stranger), STEP, every_seconds=1.0)
     scene.warm()
     victim = scene.victim()
     scene.until("it is held", lambda: reserved(fleet, victim))
@@ -127,6 +132,14 @@ def _leader(scene: Scene) -> str:
     name = scene.operator.name
     lease = scene.cluster.reader.json(f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases/{name}")
     return str((lease or {}).get("spec", {}).get("holderIdentity") or "")
+
+
+def _applied(scene: Scene, document: Json) -> bool:
+    try:
+        scene.cluster.apply(document)
+    except CommandFailed:
+        return False
+    return True
 
 
 def _peering() -> tuple[Json, Json]:
