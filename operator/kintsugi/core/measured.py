@@ -55,7 +55,9 @@ def measured_of(
     """
     found: dict[str, _Pod] = {}
     for each in result:
-        labels = each.get("metric") or {}
+        labels = each.get("metric")
+        if not isinstance(labels, Mapping):
+            continue
         value = _number(each.get("value"))
         name = str(labels.get("__name__", "")).removeprefix(prefix)
         pod = str(labels.get("exported_pod") or labels.get("pod") or "")
