@@ -23,7 +23,7 @@ def older_crd(installed: Release) -> Iterator[None]:
     """CRDs that do not know the status field `rehearsal` yet; ours again afterwards, with an operator that looks anew."""
     ours = yaml.safe_load((CRDS / f"{GROUP}_{DEPLOYMENT_PLURAL}.yaml").read_text(encoding="utf-8"))
     older = copy.deepcopy(ours)
-    installed.wait_until_no_fleets()  # a namespace that is just being emptied loses track of what it holds
+    installed.wait_until_no_fleets()
     for version in older["spec"]["versions"]:
         del version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["rehearsal"]
     _replace(installed, older)
