@@ -36,6 +36,10 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "diagnose": Entry(
         "kintsugi.cli.diagnose:diagnose", "Walk the troubleshooting list, with evidence and cure."
     ),
+    "approve": Entry("kintsugi.cli.approve:approve", "Let one recommended remediation go ahead."),
+    "reset": Entry("kintsugi.cli.reset:reset", "Close breakers, and let exhausted lines begin anew."),
+    "pause": Entry("kintsugi.cli.pause:pause", "Hold healing for a named reason."),
+    "resume": Entry("kintsugi.cli.pause:resume", "Take one reason for a pause away."),
     "lint": Entry("kintsugi.cli.lint:lint", "Check manifests before any cluster sees them."),
     "simulate": Entry(
         "kintsugi.cli.simulate:simulate", "Simulate a fleet for weeks, with healing on and off."

@@ -1,5 +1,6 @@
 """The book of remediations in the deployment's status: reservations, budgets, lineages, breakers."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -18,6 +19,7 @@ from kintsugi.api.status import (
 from kintsugi.core.attempt import owes_restore
 from kintsugi.core.finding import Detector, Finding
 from kintsugi.core.moment import epoch, moment
+from kintsugi.core.names import RESET_LADDERS_ANNOTATION
 from kintsugi.core.snapshot import Instance, Snapshot
 from kintsugi.core.strikes import reset_at
 from kintsugi.core.times import Times
@@ -164,6 +166,11 @@ def _breakers(
             ),
         )
     return tuple(found[key] for key in sorted(found))
+
+
+def reset_marks(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """What a person's resets stand at, as written; another value is another reset."""
+    return tuple(annotations.get(name, "") for name in (RESET_BREAKERS_ANNOTATION, RESET_LADDERS_ANNOTATION))
 
 
 def _reset_at(snapshot: Snapshot) -> datetime | None:

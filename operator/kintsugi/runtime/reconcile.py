@@ -9,6 +9,7 @@ from kintsugi.core.decide import decide
 from kintsugi.core.evidence import Memory
 from kintsugi.core.judge import Judgement, judge
 from kintsugi.core.judged import Judged
+from kintsugi.core.ledger import reset_marks
 from kintsugi.core.plan import Ask, Compact, Happening, Plan
 from kintsugi.core.snapshot import Canary, Key, Snapshot
 from kintsugi.core.times import Times, effective_times
@@ -38,6 +39,8 @@ class _Kept:
     sight: Sight
     memory: Memory
     shelf: Shelf
+    resets: tuple[str, ...] | None = None
+    """A person's resets as they stood in the last pass; None before the first."""
     flight: Flight = field(default_factory=Flight)
     outdated_until: float = float("-inf")
     outdated: tuple[str, ...] = ()
@@ -107,6 +110,7 @@ class Reconciler:
     async def _pass(self, key: Key, raw: Json, kept: _Kept, late_by: float) -> float:
         deployment = kept.parsed(raw)
         times = effective_times(deployment.spec)
+        await self._heed_reset(key, deployment, kept, times)
         snapshot = await self._observer.snapshot(
             key, raw, deployment, kept.sight, times, self._book.fleet(), late_by
         )
@@ -129,6 +133,20 @@ class Reconciler:
         self._recorder.note(snapshot, judged, plan)
         await put_away(self._cluster, kept.shelf, snapshot, kept.memory, times)
         return times.scrape_interval
+
+    async def _heed_reset(
+        self, key: Key, deployment: DeepSeekV4Deployment, kept: _Kept, times: Times
+    ) -> None:
+        """A person's reset: what was seen before counts no more, and evidence starts from now (safety rule 11)."""
+        marks = reset_marks(deployment.metadata.annotations)
+        known, kept.resets = kept.resets, marks
+        if known is None or known == marks:
+            return
+        kept.memory, kept.shelf = await take_down(
+            self._cluster, key, self._clock.mono(), self._clock.now(), times
+        )
+        kept.sight.observed_since = self._clock.mono()
+        log.info("evidence starts anew, by a person's reset", extra={"fleet": str(key)})
 
     async def _carry_out(
         self, raw: Json, snapshot: Snapshot, plan: Plan, judged: Judged, times: Times, kept: _Kept
