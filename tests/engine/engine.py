@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -132,7 +132,17 @@ class Engine:
         self.process.wait()
 
 
-def start(python: Path, package: Path | None, scratch: Path, words: list[str], **settings: str) -> Engine:
+SERVER: Final = ("-m", "vllm.entrypoints.openai.api_server")
+
+
+def start(
+    python: Path,
+    package: Path | None,
+    scratch: Path,
+    words: list[str],
+    server: Sequence[str] = SERVER,
+    **settings: str,
+) -> Engine:
     """Start a server; it does not serve yet. `package`: the folder with `kintsugi_engine`, None for a stock engine."""
     scratch.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
@@ -150,7 +160,7 @@ def start(python: Path, package: Path | None, scratch: Path, words: list[str], *
         process = subprocess.Popen(
             [
                 str(python),
-                *("-m", "vllm.entrypoints.openai.api_server"),
+                *server,
                 *("--host", "127.0.0.1", "--port", str(port)),
                 *words,
             ],
