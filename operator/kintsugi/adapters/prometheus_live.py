@@ -14,6 +14,7 @@ from typing import Any, Final
 import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from kintsugi.core.measured import measured_of, query
@@ -56,14 +57,14 @@ class PrometheusLive:
     def _ask(self, source: Source, promql: str) -> list[Mapping[str, Any]]:
         headers = {"Authorization": f"Bearer {source.token}"} if source.token else None
         with _Bounded() as session:
-            server = PrometheusConnect(
-                source.url.rstrip("/"), headers, retry=Retry(total=0, redirect=False), session=session
-            )
             try:
+                server = PrometheusConnect(
+                    source.url.rstrip("/"), headers, retry=Retry(total=0, redirect=False), session=session
+                )
                 answer = server.custom_query(promql, timeout=(CONNECT_SECONDS, READ_SECONDS))
             except PrometheusApiClientException as error:
                 raise _refusal(str(error)) from None
-            except requests.RequestException as error:
+            except (requests.RequestException, HTTPError) as error:
                 raise Unavailable(f"gives no answer ({type(error).__name__})") from None
             except (ValueError, KeyError, TypeError):
                 raise Unavailable("answers, but not as Prometheus does") from None
@@ -87,7 +88,8 @@ class _Bounded(requests.Session):
         end = monotonic() + READ_SECONDS
         answer = super().request(*args, **kwargs)
         body = bytearray()
-        for chunk in answer.iter_content(65_536):
+        # What has come by now, byte by byte where it drips: a read of a whole block would wait for its last byte.
+        while chunk := answer.raw.read1(65_536, decode_content=True):
             body += chunk
             if len(body) > MOST_BYTES or monotonic() > end:
                 answer.close()
