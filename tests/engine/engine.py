@@ -104,10 +104,10 @@ class Engine:
             return dict(json.load(answer))
 
     def core(self) -> int:
-        """The process id of the engine core: the server's child that has its name."""
+        """The process id of the engine core: the server's child that has its name, cut to 15 letters."""
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             for child in (task / "children").read_text().split():
-                if "EngineCore" in Path(f"/proc/{child}/comm").read_text():
+                if "EngineCor" in Path(f"/proc/{child}/comm").read_text():
                     return int(child)
         raise RuntimeError(f"the server has no engine core; its log: {self.words()}")
 
