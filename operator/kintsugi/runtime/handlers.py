@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import kopf
 
+from kintsugi.adapters.kube.client import load_configuration
 from kintsugi.core.names import DEPLOYMENT_PLURAL, GROUP, VERSION
 from kintsugi.core.snapshot import Key
 
@@ -19,7 +21,11 @@ def registry_for(ring: Ring) -> kopf.OperatorRegistry:
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        inside = kopf.login_with_service_account(**kwargs)
+        if inside is None:
+            return kopf.login_with_kubeconfig(**kwargs)
+        # kopf asks the cluster's DNS for the API server; we go where all our other calls go, with or without a DNS.
+        return replace(inside, server=load_configuration().host)
 
     @kopf.on.event(GROUP, VERSION, DEPLOYMENT_PLURAL, registry=registry)
     async def rang(*, namespace: str | None, name: str, type: str, **_: Any) -> None:
