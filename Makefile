@@ -70,6 +70,7 @@ generate: setup  ## Everything made from something else: CRDs, the chart's copie
 	$(BIN)/kintsugi crds --helm helm/kintsugi/templates/crds.yaml
 	$(BIN)/python -m tests.unit.chart.readme
 	$(BIN)/python -m tests.unit.preflight.rules_page
+	$(BIN)/python -m tests.unit.core.detectors_page
 	$(BIN)/python -m tests.unit.command.write_golden
 	$(BIN)/python -m tests.unit.pod.write_golden
 
