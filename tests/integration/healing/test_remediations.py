@@ -38,7 +38,7 @@ class Course:
 
     name: str
     fault: str
-    parameters: Json
+    percent: int
     times: int
     speed_up: int
     scrape_seconds: int
@@ -53,8 +53,8 @@ class Course:
 
 
 COURSES: Final = (
-    *(Course(f"fragmented {n}", "fragmentation", {"percent": 60}, 4, 45, 20) for n in range(1, 5)),
-    *(Course(f"slow {n}", "throughputDrop", {"percent": 60}, 2, 36, 10) for n in range(1, 3)),
+    *(Course(f"fragmented {n}", "fragmentation", 60, 4, 45, 20) for n in range(1, 5)),
+    *(Course(f"slow {n}", "throughputDrop", 60, 2, 36, 10) for n in range(1, 3)),
 )
 
 
@@ -101,7 +101,7 @@ def run(course: Course, fleet: Fleet) -> Came:
         for number in range(course.times):
             victim = fleet.pods()[0]
             _wait_until_known(fleet, course, victim)
-            fleet.engines.inject(victim["metadata"]["name"], course.fault, **course.parameters)
+            fleet.engines.inject(victim["metadata"]["name"], course.fault, percent=course.percent)
             try:
                 _wait_until_mended(fleet, number + 1)
             except TimeoutError as late:
