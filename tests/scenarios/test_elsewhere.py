@@ -235,7 +235,8 @@ async def test_a_second_strike_within_the_week_lasts_longer() -> None:
         await scene.until_removed(number)
         await scene.until_done()
         entry = next(s for s in scene.status.remediations.strikes if s.node == "node1" and not s.device)
-        assert entry.expires_at is not None and entry.last_at is not None
+        assert entry.expires_at is not None
+        assert entry.last_at is not None
         assert (entry.expires_at - entry.last_at).total_seconds() == pytest.approx(expected, abs=1)
         if number == 2:
             break

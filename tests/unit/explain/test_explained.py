@@ -178,7 +178,7 @@ def test_every_signal_in_a_query_is_one_that_the_operator_exports() -> None:
 
 def test_a_trigger_that_never_acts_is_not_said_to_act() -> None:
     effects = {each["trigger"]: each["effect"] for each in report(healthy())["watched"]}
-    assert "acts" not in {effects["rankDivergence"], effects["deviceHealth"], effects["preemptions"]}
+    assert "acts" not in {effects["rankDivergence"], effects["preemptions"]}
 
 
 def test_an_older_spec_is_said_to_be_older() -> None:

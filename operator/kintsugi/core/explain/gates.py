@@ -67,7 +67,18 @@ _OWN: Final[Mapping[str, GateWords]] = {
     ),
     "exhausted": GateWords(
         "every remedy of spec.healing.ladder was tried on this line of pods, and the fault came back",
-        "look for the cause outside the pod (node, GPU, model, traffic), or roll out another revision",
+        "look for the cause outside the pod (node, GPU, model, traffic), then let healing begin anew by kintsugi reset, or "
+        "roll out another revision",
+        "person",
+    ),
+    "elsewhere": GateWords(
+        "the next remedy needs another node, and none has room, or has been looked at yet",
+        "free or add GPUs on a node without strikes (status.remediations.strikes)",
+        "fleet",
+    ),
+    "ladder": GateWords(
+        "no rung of spec.healing.ladder helps against what was found",
+        "add RecreateElsewhere to spec.healing.ladder",
         "person",
     ),
     "breaker": GateWords(
