@@ -78,6 +78,11 @@ class Faults:
         others = [number for number in found.unhealthy() if number != gpu]
         found.set_unhealthy(others if healthy else [*others, gpu])
 
+    def refuse_gpus(self, node: str | int, *, refuses: bool = True) -> None:
+        """Have the driver of `node` give no GPU to any new container, though it goes on offering them: the kubelet then
+        refuses each pod that the scheduler sends there (UnexpectedAdmissionError)."""
+        self.node(node).set_refusing(refuses)
+
     def break_registry(self) -> None:
         """Switch the image registry off: what a node has not pulled yet it can't get."""
         self.pids.end(control_plane.REGISTRY)

@@ -1,7 +1,8 @@
 """Fake GPUs: a driver that speaks the kubelet's real device plugin protocol for `nvidia.com/gpu`.
 
 Run on a node as `python -m tests.cluster.gpu_plugin FOLDER COUNT PREFIX FILE`. FOLDER is the kubelet's device-plugins
-folder; the devices are PREFIX0, PREFIX1, ...; those whose numbers stand in FILE are reported unhealthy.
+folder; the devices are PREFIX0, PREFIX1, ...; those whose numbers stand in FILE are reported unhealthy, and where the word
+`refuse` stands there, no container is given any.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ RESOURCE = "nvidia.com/gpu"
 _ENDPOINT = "kintsugi-gpus.sock"
 _KUBELET = "kubelet.sock"
 _LOOK_SECONDS = 0.3
+REFUSE = "refuse"
 
 
 def devices(count: int, prefix: str, unhealthy: str) -> list[tuple[str, str]]:
@@ -49,6 +51,8 @@ class Plugin:
             time.sleep(_LOOK_SECONDS)
 
     def Allocate(self, request: Any, context: Any) -> Any:
+        if self._file.exists() and REFUSE in self._file.read_text().split():
+            context.abort(grpc.StatusCode.INTERNAL, "the driver lost its GPUs")
         answers = [
             self._messages.ContainerAllocateResponse(
                 envs={"NVIDIA_VISIBLE_DEVICES": ",".join(asked.devices_ids)}

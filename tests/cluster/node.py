@@ -12,6 +12,7 @@ import psutil
 
 from tests.cluster import cgroups, configs, network
 from tests.cluster.configs import CONTAINERD_SOCKET, NODE_ROOT, Credentials
+from tests.cluster.gpu_plugin import REFUSE
 from tests.cluster.names import REGISTRY, NodeNames
 from tests.cluster.node_init import GO_FILE, NodeTask
 from tests.cluster.paths import REPOSITORY
@@ -130,13 +131,23 @@ class Node:
             raise ValueError(
                 f"{self.names.name} has the GPUs 0 to {self.spec.gpus_per_node - 1}, not {wrong}"
             )
-        new = self.folder / ".unhealthy.new"
-        new.write_text(" ".join(map(str, gpus)))
-        new.rename(self.folder / "unhealthy")
+        self._tell_driver([*map(str, gpus), *([REFUSE] if REFUSE in self._told_driver() else [])])
 
     def unhealthy(self) -> list[int]:
+        return [int(word) for word in self._told_driver() if word.isdigit()]
+
+    def set_refusing(self, refuses: bool) -> None:
+        """Whether the driver gives no GPU to any new container, though it goes on offering them."""
+        self._tell_driver([*map(str, self.unhealthy()), *([REFUSE] if refuses else [])])
+
+    def _told_driver(self) -> list[str]:
         file = self.folder / "unhealthy"
-        return [int(word) for word in file.read_text().split()] if file.exists() else []
+        return file.read_text().split() if file.exists() else []
+
+    def _tell_driver(self, words: Sequence[str]) -> None:
+        new = self.folder / ".unhealthy.new"
+        new.write_text(" ".join(words))
+        new.rename(self.folder / "unhealthy")
 
     @property
     def is_on(self) -> bool:
