@@ -4,12 +4,11 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTHON ?= python3
 ARGS ?=
-KILLS := tests/integration/healing/test_killed_operator.py
-CHAOS := $(addprefix tests/integration/healing/test_,outages.py farewell.py starts_again.py webhook.py)
-
+REMEDIATIONS := tests/integration/healing/test_remediations.py
+SIDE_BY_SIDE ?= 3
 SIMULATE ?= full
 
-.PHONY: help setup demo test .test-alone .test-live test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
+.PHONY: help setup demo test test-engine .test-alone .test-live test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/\1\t/' | sort | expand -t 16
@@ -41,14 +40,14 @@ test: setup  ## Every test but the slow ones, on a real cluster where this machi
 test-engine: setup  ## A real vLLM on the CPU, installed for it (5 GB, once): telemetry, its cost, the parser
 	KINTSUGI_ENGINE_PYTHON=$$($(BIN)/python -m tests.engine.install) $(BIN)/pytest -s tests/engine $(ARGS)
 
-test-cluster: setup  ## The slow scenarios on the real cluster, but for the two suites below
-	$(BIN)/pytest -m slow $(addprefix --ignore=,$(KILLS) $(CHAOS)) $(ARGS)
+test-cluster: setup  ## The slow scenarios on real clusters, three side by side (SIDE_BY_SIDE), but for the two suites below
+	$(BIN)/pytest -m slow -n $(SIDE_BY_SIDE) --dist loadfile tests/integration --ignore=$(REMEDIATIONS) $(ARGS)
 
-chaos: setup  ## Outages of nodes, API server, metrics and operator, crashes, and fleets that outlive their operator
-	$(BIN)/pytest -m slow $(CHAOS) $(ARGS)
+chaos: setup  ## Operators killed, frozen, deaf; nodes, metrics, API server gone: side by side; writes build/chaos.json
+	$(BIN)/pytest -m slow -rN tests/chaos $(ARGS)
 
-remediations: setup  ## The operator killed at each step of a remediation, on the real cluster
-	$(BIN)/pytest -m slow $(KILLS) $(ARGS)
+remediations: setup  ## Twenty remediations under streams, no request may fail; writes build/remediations.json
+	$(BIN)/pytest -m slow $(REMEDIATIONS) $(ARGS)
 
 lint: setup  ## Style, types, layers, module length
 	$(BIN)/ruff check .
