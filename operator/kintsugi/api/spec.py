@@ -219,8 +219,8 @@ class EngineSpec(Model):
     ) = None
     """The engine's version, needed only where the image's tag does not say it."""
     telemetry: Telemetry | None = None
-    """Fragmentation telemetry: `Auto` adds it where the image lacks it, `Image` trusts the image, `Disabled` goes
-    without. Absent: `Auto`."""
+    """Fragmentation telemetry: `Auto` lays it beside the image's vLLM, `Image` trusts the image to have it, `Disabled`
+    goes without. Absent: `Auto`, and `Disabled` with a `command` of your own, which may start something else."""
     api_key_secret_ref: SecretKeyRef | None = None
     """Secret with the key that clients must send. Absent: no key."""
     shm: SharedMemory | None = None
@@ -339,12 +339,14 @@ class RolloutSpec(Model):
 
 
 class PrometheusSpec(Model):
-    """A Prometheus server to read history from. The engines themselves are read directly."""
+    """A Prometheus server: asked once a minute for what cadvisor and DCGM measure of the pods, and for history by
+    `kintsugi backtest`. The engines themselves are read directly."""
 
     url: Annotated[str, Field(max_length=2048, pattern=r"^(https?://.+)?$")] = ""
     """Base address. Empty or absent: the operator's own setting, or none."""
     metric_prefix: Annotated[str, Field(max_length=63, pattern=r"^([a-zA-Z_:][a-zA-Z0-9_:]*)?$")] = ""
-    """Prefix that your relabelling puts before the engines' metric names. Empty or absent: none."""
+    """Prefix that something puts before metric names; they are read with and without it, out of Prometheus and from
+    the engines. Empty or absent: none."""
 
 
 class MonitoringSpec(Model):
@@ -354,7 +356,7 @@ class MonitoringSpec(Model):
     """Seconds between two readings of each engine; at most 30, since evidence with wider gaps does not count.
     Absent: 5."""
     prometheus: PrometheusSpec = PrometheusSpec()
-    """A Prometheus server to read history from."""
+    """A Prometheus server for memory, GPUs and history."""
     pod_monitor: PodMonitorMode = "Auto"
     """Whether to write PodMonitor and PrometheusRule objects: `Auto` where the cluster knows them. Absent:
     `Auto`."""

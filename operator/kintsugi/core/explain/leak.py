@@ -6,7 +6,6 @@ from typing import Final
 from kintsugi.core.advisor.look import Look
 from kintsugi.core.classify.kinds import OOM_KILLED
 from kintsugi.core.explain.scene import Question, Scene, Step, named, worst
-from kintsugi.core.explain.watched import BUILT
 from kintsugi.core.look import TELEMETRY_AGE
 from kintsugi.core.series import Signal
 from kintsugi_engine import contract
@@ -124,8 +123,7 @@ def _host_memory(scene: Scene) -> Step:
         return HOST_MEMORY.suspect(f"{high[0]} uses {high[1]:.0f} % of its limit", numbers)
     if high is not None and len(told) == len(scene.judged()) and not scene.unseen():
         return HOST_MEMORY.ok(f"at most {high[1]:.0f} % of the limit in use ({high[0]})", numbers)
-    why = "" if "memoryGrowth" in BUILT else ": the detector for it is not built in this version"
-    return HOST_MEMORY.unknown(f"no page and no status tells the memory of every instance{why}", numbers)
+    return HOST_MEMORY.unknown("no page and no status tells the memory of every instance", numbers)
 
 
 def _killed(scene: Scene) -> Step:
