@@ -162,7 +162,7 @@ _OWN: Final[Mapping[str, FindingWords]] = {
     ),
     "DeviceUnhealthy": FindingWords(
         "the device plugin calls a GPU of it unhealthy",
-        "a person is asked: a new pod on that node may get the same GPU, and this version can't choose another node yet",
+        "it is withdrawn, and replaced on another node; left as it is while no other node has room",
     ),
     "DeviceSuspected": FindingWords(
         "the device plugin calls a GPU of it unhealthy, for a short time yet", _LASTS
