@@ -6,6 +6,7 @@ the engine idles or hangs, too). The newer one counts. What is not measured has 
 
 import logging
 import math
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,7 +55,7 @@ class Series:
             self._there.discard(key)
             self._gauge.labels(*key).set(math.nan)
             remove = getattr(self._gauge, "remove", None)
-            if remove is not None:
+            if remove is not None and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
                 remove(*map(str, key))
 
 
