@@ -5,8 +5,11 @@ from functools import cache
 from typing import Any
 
 from kintsugi.api.crd import crd_documents
+from kintsugi.api.model import format_timestamp
 from kintsugi.api.objects import Remediation
 from kintsugi.core import names
+from kintsugi.core.ledger import RESET_BREAKERS_ANNOTATION
+from kintsugi.core.moment import moment
 from kintsugi.core.snapshot import Page, Scrape
 from kintsugi.ports.engines import Address
 from kintsugi.testing.cluster import FakeCluster, pods
@@ -95,6 +98,18 @@ class Scene(Rehearsal):
     async def until_withdrawn(self, pod: str, within: float = 1200.0) -> float:
         """Run until `pod` is out of rotation; the seconds that took."""
         return await self.run_until(lambda _: self.rotation(pod) == "out", within)
+
+    def reset(self) -> None:
+        """What `kintsugi reset` does."""
+        now = format_timestamp(moment(self.cluster.clock.now()))
+        said = {RESET_BREAKERS_ANNOTATION: now, names.RESET_LADDERS_ANNOTATION: now}
+        patch = {"metadata": {"annotations": said}}
+        self.cluster.edit(names.DEPLOYMENT_KIND, self.key.namespace, self.key.name, patch)
+
+    def approve(self, mend: str, by: str | None = "alice") -> None:
+        """`kubectl annotate mend`; None takes it back."""
+        patch = {"metadata": {"annotations": {names.APPROVE_ANNOTATION: by}}}
+        self.cluster.edit(names.REMEDIATION_KIND, self.key.namespace, mend, patch)
 
     def phases(self) -> list[str]:
         """The phase of every attempt, read raw: cheap enough to ask after each pass."""
