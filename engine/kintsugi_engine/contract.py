@@ -70,6 +70,9 @@ COMPACT_PATH: Final = "/kintsugi/compact"
 "reservedAfter"}]}` in bytes, with no ranks where there is no GPU; 503 where the engine is dead, 504 where it gave no
 answer in time. An engine without it answers 404, also to GET; one with it answers GET with 405."""
 
+COMPACT_MIDDLEWARE: Final = "kintsugi_engine.compaction.Endpoint"
+"""What `--middleware` of vLLM names to have that path."""
+
 NATIVE_SLOTS: Final = "kintsugi_native_slots"
 """Gauge, slots: places for requests in the native runtime's KV cache, taken at the start."""
 

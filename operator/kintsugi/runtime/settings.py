@@ -33,6 +33,8 @@ class Settings(BaseModel):
     """The Prometheus server for fleets that name none in `spec.monitoring.prometheus.url`; empty = none."""
     prometheus_token_file: str = ""
     """Path of a bearer token for that server, and for no other; read anew for each question."""
+    image: str = ""
+    """The operator's own image, from which engines get the telemetry (`engine.telemetry: Auto`); empty = they don't."""
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     leader_election: bool = True
     """Act only while holding the Lease, so that two replicas are safe."""

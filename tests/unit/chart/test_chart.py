@@ -42,6 +42,7 @@ def test_the_operator_is_told_where_it_runs_and_what_it_watches() -> None:
         "KINTSUGI_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
         "KINTSUGI_POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
         "KINTSUGI_WATCH_NAMESPACES": "llm,lab",
+        "KINTSUGI_IMAGE": "kintsugi/operator:0.1.0",
         "KINTSUGI_METRICS_PORT": "8080",
         "KINTSUGI_WEBHOOK_NAME": "rel-kintsugi-webhook",
         "KINTSUGI_WEBHOOK_PORT": "9443",

@@ -12,8 +12,10 @@ from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import in_force
 from kintsugi.core.command.argument import Command
+from kintsugi.core.command.choice import choose
 from kintsugi.core.command.render import DEFAULT, OPERATOR, engine_command, worker_command
 from kintsugi.core.pod.seconds import engines
+from kintsugi.core.pod.telemetry import commanded
 from kintsugi.core.pod.template import made
 
 Json = dict[str, Any]
@@ -60,6 +62,8 @@ def group_template(
     serve = _says(pool, lead, pool.worker_templates, _ALL_SERVE)
     leading = (*pool.pod_templates, *pool.leader_templates)
     following = (*pool.pod_templates, *pool.worker_templates)
+    choice = choose(spec, pool, catalog)
+    lead, follow = commanded(lead, pool, choice), commanded(follow, pool, choice)
     leader = made(spec, pool, labels, lead.words(), leading, catalog)
     worker = made(spec, pool, labels, follow.words(), following, catalog, serves=serve)
     return {

@@ -21,6 +21,7 @@ from kintsugi.core.pod.seconds import (
     start_budget_seconds,
     startup_probe,
 )
+from kintsugi.core.pod.telemetry import commanded, injected
 from kintsugi.core.pod.volumes import mounts, volumes
 
 Json = dict[str, Any]
@@ -33,7 +34,7 @@ def pod_template(
 ) -> Json:
     """One instance of a pool. `catalog` None is the one that is shipped."""
     catalog = catalog or in_force()
-    words = engine_command(spec, pool, catalog).words()
+    words = commanded(engine_command(spec, pool, catalog), pool, choose(spec, pool, catalog)).words()
     return made(spec, pool, labels, words, pool.pod_templates, catalog)
 
 
@@ -76,7 +77,7 @@ def made(
     }
     for over in templates:
         template = merged(template, over)
-    return finished(template, pool, choice)
+    return injected(finished(template, pool, choice), pool)
 
 
 def _spread(deployment: str, pool: str) -> Json:
