@@ -36,6 +36,8 @@ PAGE_BYTES: Final = 8 * 1024 * 1024
 ANSWER_BYTES: Final = 256 * 1024
 CONCURRENCY: Final = 256
 """Pages read at the same time."""
+METRICS_DIRECTORY: Final = ", as where PROMETHEUS_MULTIPROC_DIR lies on a network volume"
+"""The known cause of a `/metrics` that fails while requests are served (vLLM issue 49983)."""
 CANARY_PROMPT: Final = (11, 12, 13, 14)
 """Token ids: no tokenizer is asked, and every vocabulary has them."""
 CANARY_PRIORITY: Final = -100
@@ -154,7 +156,8 @@ class HttpEngines:
             url, timeout=_timeouts(timeout), headers=headers, allow_redirects=False
         ) as answer:
             if answer.status != 200:
-                return Failed(Failure.HTTP_ERROR, f"status {answer.status}", self._mono())
+                hint = METRICS_DIRECTORY if answer.status == 500 else ""
+                return Failed(Failure.HTTP_ERROR, f"status {answer.status}{hint}", self._mono())
             body = await _read(answer, PAGE_BYTES)
         if body is None:
             return Failed(Failure.HTTP_ERROR, f"a page of more than {PAGE_BYTES} bytes", self._mono())
