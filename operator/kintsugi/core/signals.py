@@ -6,6 +6,7 @@ from typing import Final
 from kintsugi.core.detect.cache_hit import ENOUGH_TOKENS
 from kintsugi.core.detect.growing_findings import forecast_seconds, memory_percent
 from kintsugi.core.evidence import ProcessEvidence
+from kintsugi.core.metric_contract import SOURCES
 from kintsugi.core.times import Times
 
 HIT_RATE_TOKENS: Final = ENOUGH_TOKENS
@@ -31,10 +32,7 @@ def user_running(process: ProcessEvidence, mono: float, times: Times) -> float |
 def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[str, float]:
     """The values that are known now; a signal that is not known is left out, never zero."""
     values: dict[str, float | None] = {}
-    worst = max(
-        (state.value for state in process.fragmentation.values() if state.value is not None), default=None
-    )
-    values["fragmentation_percent"] = worst
+    values["fragmentation_percent"] = _fragmentation(process)
     sample = process.sample
     if sample is not None and process.fresh(mono, times):
         usage = sample.kv_max()
@@ -53,6 +51,17 @@ def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[s
     flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)
     values["flat_seconds"] = flat
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _fragmentation(process: ProcessEvidence) -> float | None:
+    """The worst source's last value, percent. A series that the newest page lacks has no value any more."""
+    here = {} if process.sample is None else process.sample.telemetry
+    known = [
+        state.value
+        for source, state in process.fragmentation.items()
+        if state.value is not None and here.get(SOURCES[source])
+    ]
+    return max(known, default=None)
 
 
 def fragmentation_source(process: ProcessEvidence) -> str:

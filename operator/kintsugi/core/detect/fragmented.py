@@ -119,7 +119,6 @@ def see(
         window.empty()
         clear_window.empty()
         state.blind, state.cleared = True, False
-        state.value = state.value if state.sick else None  # a series that is gone has no value any more
     if values is None or (state.last is not None and mono <= state.last):
         return
     state.last, state.blind = mono, state.blind and state.sick
