@@ -37,7 +37,7 @@ from kintsugi.core.detect.stalled import is_clear
 from kintsugi.core.evidence import Memory, ProcessEvidence
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
 from kintsugi.core.look import Look, look
-from kintsugi.core.metric_contract import lacking, missing_names
+from kintsugi.core.metric_contract import NOTHING_OWED, Owed, owed
 from kintsugi.core.page import PageReader
 from kintsugi.core.probes import canaries, questions, starved, witnesses
 from kintsugi.core.sample import Sample
@@ -207,7 +207,7 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
     instance, process, mono = one.instance, one.process, snapshot.mono
     spec = snapshot.deployment.spec
     fresh = process is not None and process.fresh(mono, times)
-    lacks = _lacks(process, instance, snapshot, times) if process is not None and fresh else {}
+    owes = _owed(process, instance, snapshot, times) if process is not None and fresh else NOTHING_OWED
     found = [] if instance.deleting else _findings(one, siblings, snapshot, times)
     found.sort(key=lambda finding: -finding.severity)
     named = name_verdict(one, found, mono, times)
@@ -221,10 +221,8 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
         findings=tuple(found),
         signals={} if process is None else signal_values(process, mono, times),
         fresh=fresh,
-        missing=missing_names(lacks, process.contract, spec, instance)
-        if process is not None and fresh
-        else (),
-        lacking=lacks,
+        missing=owes.names,
+        lacking=owes.lacking,
         running=None if process is None else user_running(process, mono, times),
         page_age=mono - process.sample.mono if process is not None and process.sample is not None else 0.0,
         last_progress_seconds=None if process is None else _last_progress(process, mono),
@@ -301,11 +299,10 @@ def _was_ready(one: Look) -> bool:
     return one.process is not None and one.process.ready_at is not None
 
 
-def _lacks(
-    process: ProcessEvidence, instance: Instance, snapshot: Snapshot, times: Times
-) -> dict[Detector, tuple[str, ...]]:
-    spec, sample = snapshot.deployment.spec, process.sample
-    return lacking(process.contract, sample, process.memory, spec, instance, snapshot.mono, times)
+def _owed(process: ProcessEvidence, instance: Instance, snapshot: Snapshot, times: Times) -> Owed:
+    ranks = len(process.sample.ranks) if process.sample is not None else 0
+    spec = snapshot.deployment.spec
+    return owed(process.contract, ranks, process.memory, spec, instance, snapshot.mono, times)
 
 
 def _last_progress(process: ProcessEvidence, mono: float) -> float | None:

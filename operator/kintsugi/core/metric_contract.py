@@ -58,6 +58,19 @@ GPU_SERIES: Final = "DCGM_FI_DEV_GPU_UTIL"
 _SUFFIXES: Final = ("_count", "_sum", "_bucket")
 
 
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What one instance gives too little of."""
+
+    lacking: Mapping[Detector, tuple[str, ...]]
+    """Detectors that must not act, with the names that each one misses."""
+    names: tuple[str, ...]
+    """Everything that DataFresh is to name, single sources of fragmentation among it."""
+
+
+NOTHING_OWED: Final = Owed({}, ())
+
+
 @dataclass(slots=True)
 class ContractState:
     """What one process was last seen to lack. Monotonic seconds."""
@@ -69,14 +82,22 @@ class ContractState:
     """Since when each one that is not on the newest page has been missed."""
     missing: frozenset[Signal] = frozenset()
     """What it never had, or has not had for longer than evidence may have gaps."""
+    key: tuple[object, ...] = ()
+    owed: Owed = NOTHING_OWED
+    """What follows from `key`: it changes with the key alone, and a pass has a thousand instances."""
 
 
 def check(state: ContractState, sample: Sample, times: Times) -> None:
-    """Compare a page with the contract: the first of a process, then one a minute, and each while something is missing."""
-    at = state.checked_at
-    if at is not None and not state.gone and sample.mono - at < times.growth_sample:
-        return
-    state.checked_at = mono = sample.mono
+    """Compare a page with the contract: the first of a process, then one a minute. What was missing and is there again
+    counts at once, and what was lost counts as soon as it has been missed for long enough."""
+    mono = sample.mono
+    if state.checked_at is not None and mono - state.checked_at < times.growth_sample:
+        fading = any(
+            s not in state.missing and mono - at > times.readable_gap for s, at in state.gone.items()
+        )
+        if not fading and not any(_stands(signal, sample) for signal in state.gone):
+            return
+    state.checked_at = mono
     here = {signal for signal in _PAGE if _stands(signal, sample)}
     state.seen |= here
     state.gone = {signal: state.gone.get(signal, mono) for signal in _PAGE if signal not in here}
@@ -87,42 +108,39 @@ def check(state: ContractState, sample: Sample, times: Times) -> None:
     )
 
 
-def lacking(
+def owed(
     state: ContractState,
-    sample: Sample | None,
+    ranks: int,
     memory: MemoryState,
     spec: DeploymentSpec,
     instance: Instance,
     mono: float,
     times: Times,
-) -> dict[Detector, tuple[str, ...]]:
-    """Detectors that this instance gives too little to act by, with the names that each one misses."""
-    found: dict[Detector, tuple[str, ...]] = {}
-    if state.missing:
-        version = _version(instance.image, spec.engine.version if spec.engine else None)
-        for detector, needed in NEEDS.items():
-            names = dict.fromkeys(name_in(signal, version) for signal in needed if signal in state.missing)
-            if names and (detector is not Detector.DIVERGING or (sample and len(sample.ranks) > 1)):
-                found[detector] = tuple(names)
-        sources = _sources(spec)
-        if state.missing.issuperset(sources):
-            found[Detector.FRAGMENTED] = tuple(name_in(signal, version) for signal in sources)
+) -> Owed:
+    """What this instance gives too little of to act by it; `ranks`: of its newest page."""
     unsaid = _memory_unsaid(memory, mono, times)
+    written = spec.engine.version if spec.engine is not None else None
+    measured = instance.measured
+    no_gpus = measured is not None and not measured.gpu_use and instance.devices != ()
+    sources = spec.healing.triggers.fragmentation.sources
+    key = (state.missing, unsaid, ranks > 1, sources, instance.image, written, instance.devices, no_gpus)
+    if key == state.key:
+        return state.owed
+    version = _version(instance.image, written)
+    found: dict[Detector, tuple[str, ...]] = {}
+    for detector, needed in NEEDS.items():
+        names = dict.fromkeys(name_in(signal, version) for signal in needed if signal in state.missing)
+        if names and (detector is not Detector.DIVERGING or ranks > 1):
+            found[detector] = tuple(names)
+    absent = [name_in(SOURCES[source], version) for source in sources if SOURCES[source] in state.missing]
+    if len(absent) == len(sources):
+        found[Detector.FRAGMENTED] = tuple(absent)
     if unsaid:
         found[Detector.GROWING] = (unsaid,)
-    return found
-
-
-def missing_names(
-    lacks: Mapping[Detector, tuple[str, ...]], state: ContractState, spec: DeploymentSpec, instance: Instance
-) -> tuple[str, ...]:
-    """Everything that DataFresh is to name for one instance, single sources of fragmentation and devices among it."""
-    names: list[str] = [name for each in lacks.values() for name in each]
-    names += [name_in(signal, None) for signal in _sources(spec) if signal in state.missing]
-    measured = instance.measured
-    if measured is not None and not measured.gpu_use and instance.devices != ():
-        names.append(GPU_SERIES)
-    return tuple(dict.fromkeys((*names, *unknown_devices(instance.devices))))
+    told = [name for names in found.values() for name in names] + absent + [GPU_SERIES] * no_gpus
+    state.key = key
+    state.owed = Owed(found, tuple(dict.fromkeys((*told, *unknown_devices(instance.devices)))))
+    return state.owed
 
 
 def name_in(signal: Signal, version: EngineVersion | None) -> str:
@@ -137,10 +155,6 @@ def name_in(signal: Signal, version: EngineVersion | None) -> str:
 def needed_by(signal: Signal) -> tuple[Detector, ...]:
     """The detectors that need the signal."""
     return tuple(detector for detector, needed in NEEDS.items() if signal in needed)
-
-
-def _sources(spec: DeploymentSpec) -> list[Signal]:
-    return [SOURCES[source] for source in spec.healing.triggers.fragmentation.sources]
 
 
 def _bare(metric: str) -> str:
