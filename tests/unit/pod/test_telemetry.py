@@ -147,7 +147,17 @@ def test_init_containers_of_the_users_run_first_and_one_of_the_same_name_wins() 
 
 
 @pytest.mark.usefixtures("_adopted")
+def test_an_entry_point_in_a_pod_template_counts_as_one_of_the_users() -> None:
+    template = {"spec": {"containers": [{"name": "engine", "command": ["kintsugi", "simulate-engine"]}]}}
+    made = pod({"podTemplate": template})
+    assert "initContainers" not in made["spec"]
+    assert transfer(made) is None
+
+
+@pytest.mark.usefixtures("_adopted")
 def test_an_entry_point_of_the_users_gets_it_where_it_is_asked_for() -> None:
-    made = pod({"engine": {"command": ["/bin/bash", "-c", 'exec vllm serve "$@"', "--"], "telemetry": "Auto"}})
+    made = pod(
+        {"engine": {"command": ["/bin/bash", "-c", 'exec vllm serve "$@"', "--"], "telemetry": "Auto"}}
+    )
     assert transfer(made) == OURS
     assert len(made["spec"]["initContainers"]) == 1

@@ -13,6 +13,7 @@ from kintsugi.core.command.choice import Choice
 from kintsugi.core.command.telemetry import measured
 from kintsugi.core.names import ENGINE_CONTAINER
 from kintsugi.core.pod.environment import CACHE_PATH
+from kintsugi.core.pod.seconds import engines
 from kintsugi_engine.contract import TELEMETRY_DIR_VARIABLE
 
 Json = dict[str, Any]
@@ -38,8 +39,15 @@ def laid_on(pool: Pool) -> bool:
 
     An entry point of the user's may be no vLLM at all, which arguments of ours would end: there it must be asked for.
     """
-    asked = pool.engine.telemetry or ("Disabled" if pool.engine.command else "Auto")
+    asked = pool.engine.telemetry or ("Disabled" if _own_entry_point(pool) else "Auto")
     return asked == "Auto" and bool(_ADOPTED) and pool.engine.runtime != "Native"
+
+
+def _own_entry_point(pool: Pool) -> bool:
+    templates = (*pool.pod_templates, *pool.leader_templates, *pool.worker_templates)
+    return bool(pool.engine.command) or any(
+        container.get("command") for template in templates for container in engines(template)
+    )
 
 
 def commanded(command: Command, pool: Pool, choice: Choice) -> Command:
