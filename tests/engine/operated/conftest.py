@@ -35,11 +35,11 @@ def leaking_package(package: Path) -> Path:
     return package
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def new_fleet(
     installed: Release, engine_python: Path, leaking_package: Path, tiny_llama: Path
 ) -> Iterator[NewFleet]:
-    """Makes fleets of real engines, gone after the test."""
+    """Makes fleets of real engines, gone after the tests of a module."""
     made: list[RealFleet] = []
 
     def make() -> RealFleet:
