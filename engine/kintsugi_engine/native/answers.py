@@ -99,7 +99,9 @@ class Shape:
         return {
             "tokens": [text.piece(each.token) for each in told],
             "token_logprobs": [each.logprob for each in told],
-            "top_logprobs": [{text.piece(token): value for token, value in each.top} for each in told],
+            "top_logprobs": [
+                {text.piece(token): value for token, value in reversed(each.top)} for each in told
+            ],
         }
 
 

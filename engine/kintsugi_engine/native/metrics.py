@@ -4,6 +4,7 @@ What the native runtime doesn't do has no series (prefix cache, speculation, off
 true here: nothing is ever preempted. Names, labels and buckets are those of a vLLM 0.32 page.
 """
 
+import functools
 import time
 from typing import Final
 
@@ -15,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from kintsugi_engine import contract
 from kintsugi_engine.native.client import Request, Watcher
 from kintsugi_engine.native.messages import Facts, Gauges, Piece, Step
+from kintsugi_engine.telemetry.cgroup import container_memory
 
 STEP_BUCKETS: Final = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 FIRST_TOKEN_BUCKETS: Final = (
@@ -29,6 +31,11 @@ SPAN_BUCKETS: Final = (
     1920.0, 7680.0,
 )  # fmt: skip
 REASONS: Final = ("stop", "length", "abort", "error")
+_MEMORY: Final = {
+    contract.CONTAINER_MEMORY_ANONYMOUS: "anonymous",
+    contract.CONTAINER_MEMORY_SHARED: "shared",
+    contract.CONTAINER_MEMORY_LIMIT: "limit",
+}
 _LABELS: Final = ("model_name", "engine")
 
 
@@ -39,6 +46,12 @@ def _length_buckets(limit: int) -> list[int]:
         found += [scale * each for each in (1, 2, 5) if scale * each <= limit]
         scale *= 10
     return found or [1]
+
+
+def _memory(part: str) -> float:
+    """Bytes; NaN, which readers take for absent, where the container's files no longer say."""
+    found = getattr(container_memory(), part)
+    return float("nan") if found is None else float(found)
 
 
 class Metrics(Watcher):
@@ -188,6 +201,12 @@ class Metrics(Watcher):
         gauge(
             contract.KV_BLOCK_WASTE, "Tokens that held slots could hold and don't, of all they could."
         ).set_function(self._waste)
+        for name, part in _MEMORY.items():
+            if getattr(container_memory(), part) is not None:
+                memory = Gauge(
+                    name, f"Memory of this container, {part}.", ("source",), registry=self._registry
+                )
+                memory.labels(source="cgroup").set_function(functools.partial(_memory, part))
         ranks = [contract.POOL_RANK]
         if facts.device.startswith("cuda"):
             ranks.append("0")
