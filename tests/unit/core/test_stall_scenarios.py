@@ -150,7 +150,14 @@ STORIES = [
 ]
 
 
-@pytest.mark.parametrize("script", STORIES, ids=lambda s: s.name)
+def test_the_papers_stories_are_all_here() -> None:
+    assert len(STORIES) == 28
+    assert len({script.name for script in STORIES}) == 28
+
+
+@pytest.mark.parametrize(
+    "script", STORIES, ids=[f"{number} {script.name}" for number, script in enumerate(STORIES, 1)]
+)
 def test_each_story_ends_as_it_must(script: Script) -> None:
     story = Story(script)
 
