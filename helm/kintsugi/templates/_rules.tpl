@@ -56,6 +56,13 @@
   verbs: [list]
 {{- end -}}
 
+{{- /* Of the whole cluster, where it may: nodes that instances were moved away from. */ -}}
+{{- define "kintsugi.rules.nodes" -}}
+- apiGroups: [""]  # nodes with strikes: cordoned or tainted, and back
+  resources: [nodes]
+  verbs: [patch]
+{{- end -}}
+
 {{- /* In its own namespace: the Lease that says who acts. */ -}}
 {{- define "kintsugi.rules.own" -}}
 - apiGroups: [coordination.k8s.io]  # one leader among replicas

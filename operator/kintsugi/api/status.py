@@ -250,6 +250,8 @@ class StrikeStatus(Model):
     """When the last one was made."""
     expires_at: Timestamp | None = None
     """Until when the node is avoided; absent while it is only counted."""
+    action: Word = ""
+    """What stands on the node because of it: `Cordon` or `Taint`, where `healing.nodeActions` allows that."""
     pools: Annotated[tuple[Word, ...], Field(max_length=32), UniqueItems] = ()
     """Pools whose new pods avoid the node."""
     pods: Annotated[tuple[Uid, ...], Field(max_length=16), UniqueItems] = ()

@@ -18,6 +18,7 @@ from kintsugi.core.ledger import book, reserve
 from kintsugi.core.moment import moment
 from kintsugi.core.moving import discards, keep_off, made_off, strikes_of_pass, told_to_avoid
 from kintsugi.core.names import ATTEMPT_ANNOTATION, RETIRING_SINCE_ANNOTATION
+from kintsugi.core.nodemarks import node_marks
 from kintsugi.core.plan import Action, Plan, Restore, Shadow
 from kintsugi.core.poolview import PoolView, pool_views
 from kintsugi.core.record import remediation_of
@@ -58,6 +59,9 @@ def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
         *discards(views, status),
         *made_off(actions, strikes, snapshot.now),
     ]
+    allowed = spec.healing.node_actions
+    strikes, marks, look = node_marks(strikes, snapshot.nodes, allowed, snapshot.uid, snapshot.now)
+    actions += marks
     remediations = book(
         status, tuple(healing.active), snapshot, storms, tuple(healing.withheld), strikes, times
     )
@@ -74,7 +78,7 @@ def decide(snapshot: Snapshot, judged: Judged, times: Times) -> Plan:
         ),
         actions=tuple(actions),
         happenings=happenings(status, after),
-        needs_nodes=busy or healing.needs_nodes,
+        needs_nodes=busy or healing.needs_nodes or look,
         shadows=tuple(healing.shadows),
     )
 

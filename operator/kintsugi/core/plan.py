@@ -53,6 +53,15 @@ class Avoid:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchNode:
+    """Cordon or taint a node, or undo that, if nobody changed it since it was read. Only by opt-in."""
+
+    name: str
+    patch: Mapping[str, Any]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """Evict a pod that a node refused: it is Failed, ran nothing, and was replaced by its ReplicaSet already."""
 
@@ -136,6 +145,7 @@ Action: TypeAlias = (
     | Delete
     | Scale
     | Avoid
+    | PatchNode
     | Discard
     | Compact
     | Withdraw

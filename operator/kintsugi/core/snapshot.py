@@ -222,7 +222,8 @@ class Instance:
     compactable: bool | None = None
     """Whether its engine can release cached allocator memory; None where nobody asked."""
     memory_limit: float | None = None
-    """Bytes that the engine's container may use (`resources.limits.memory`); None where no limit is set."""
+    """Bytes that the engine's container may use (`resources.limits.memory`); where no limit is set, what the node's
+    allocatable memory leaves to it beside the requests of the other pods with devices; None where neither is known."""
     offload: float = 0.0
     """Bytes of host memory that its engines may fill with KV cache."""
     measured: Measured | None = None
@@ -267,6 +268,13 @@ class NodeRoom:
     schedulable: bool
     gpus_free: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    cordoned: bool = False
+    taints: tuple[Mapping[str, Any], ...] = ()
+    holders: Mapping[str, str] = field(default_factory=dict)
+    """UIDs of deployments that want it kept free for now, with until when."""
+    action: str = ""
+    """What we did to it ourselves: Cordon, Taint, or ''."""
+    resource_version: str = ""
 
     @property
     def host(self) -> str:

@@ -67,6 +67,10 @@ def strikes_after(
         and now - epoch(entry.last_at) <= times.strike_memory
         and (reset is None or entry.last_at > reset)
     }
+    # What stands on a node has to be taken off before its strike may be forgotten.
+    found |= {
+        (e.node, e.device): _lifted(e, now) for e in before if e.action and (e.node, e.device) not in found
+    }
     hosts = {node.name: node.host for node in nodes or ()}
     for blow in blows:
         node = blow.instance.node
@@ -79,6 +83,11 @@ def strikes_after(
         newest = sorted(found, key=lambda key: epoch(found[key].last_at or moment(0.0)))[-MOST:]
         found = {key: found[key] for key in newest}
     return tuple(found[key] for key in sorted(found))
+
+
+def _lifted(entry: StrikeStatus, now: float) -> StrikeStatus:
+    over = entry.expires_at is None or epoch(entry.expires_at) <= now
+    return entry if over else entry.model_copy(update={"expires_at": moment(now)})
 
 
 def _struck(
@@ -98,6 +107,7 @@ def _struck(
         "node": key[0],
         "device": key[1],
         "host": host,
+        "action": before.action if before else "",
         "reason": blow.reason,
         "count": count,
         "last_at": moment(now),

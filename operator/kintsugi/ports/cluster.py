@@ -91,6 +91,10 @@ class ClusterPort(Protocol):
         """Merge-patch a ReplicaSet's annotations and its template's affinity; Conflict where it changed since."""
         ...
 
+    async def patch_node(self, name: str, patch: Json, resource_version: str) -> None:
+        """Merge-patch a node; Conflict where it changed since. Forbidden unless the chart's nodeActions are enabled."""
+        ...
+
     async def patch_pod(self, namespace: str, name: str, uid: str, patch: Json) -> None:
         """Merge-patch one pod's metadata; Conflict where a pod of that name has another UID, NotFound if gone."""
         ...

@@ -30,6 +30,7 @@ from kintsugi.core.plan import (
     Delete,
     Discard,
     Evict,
+    PatchNode,
     Plan,
     Release,
     Restore,
@@ -173,6 +174,8 @@ class Actor:
                 await self._cluster.delete(api_version, kind, namespace, name, uid)
             case Avoid(name, _, patch, version):
                 await self._cluster.patch_replica_set(namespace, name, dict(patch), version)
+            case PatchNode(name, patch, version):
+                await self._cluster.patch_node(name, dict(patch), version)
             case Discard(pod, uid):
                 await self._cluster.evict(namespace, pod, uid, None)
             case Scale(name, replicas, version):

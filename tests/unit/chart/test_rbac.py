@@ -42,6 +42,12 @@ def test_watching_all_namespaces_grants_exactly_what_the_adapter_needs() -> None
     assert granted(only(objects, "Role", "rel-kintsugi-webhook")) == needed(Scope.WEBHOOK)
 
 
+def test_nodes_may_be_patched_only_where_the_values_say_so() -> None:
+    objects = template("--set", "nodeActions.enabled=true,webhook.enabled=false")
+    assert granted(only(objects, "ClusterRole")) == needed(Scope.CLUSTER, Scope.NODES, Scope.FLEET)
+    assert ("", "nodes", "patch") not in granted(only(template(), "ClusterRole"))
+
+
 def test_watching_some_namespaces_grants_writes_in_these_alone() -> None:
     objects = template("--set", "watchNamespaces={llm,lab},webhook.enabled=false")
     assert granted(only(objects, "ClusterRole")) == needed(Scope.CLUSTER)

@@ -15,6 +15,7 @@ from kintsugi.adapters.kube.client import (
     path,
 )
 from kintsugi.adapters.kube.events import event
+from kintsugi.adapters.kube.gpu_pods import asks_for_devices, trimmed
 from kintsugi.adapters.kube.kinds import plural_of
 from kintsugi.core import names
 from kintsugi.core.snapshot import Key
@@ -99,7 +100,7 @@ class KubeCluster:
     async def list_gpu_pods(self) -> list[Json]:
         """Every bound, not ended pod that asks for a device of any vendor, cut down to what GPU arithmetic needs."""
         found = self._pages("v1", "pods", fields=_BOUND_AND_ALIVE)
-        return [_trimmed(pod) async for pod in found if _asks_for_devices(pod)]
+        return [trimmed(pod) async for pod in found if asks_for_devices(pod)]
 
     async def get_secret_value(self, namespace: str, name: str, key: str) -> str | None:
         """The decoded value of one key of one Secret, outer white space off; None where either is missing."""
@@ -169,13 +170,15 @@ class KubeCluster:
         self, namespace: str, name: str, replicas: int, resource_version: str
     ) -> None:
         """Set spec.replicas; Conflict where the ReplicaSet changed since `resource_version`."""
-        body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
-        await self._patch("apps/v1", "replicasets", namespace, name, body)
+        await self.patch_replica_set(namespace, name, {"spec": {"replicas": replicas}}, resource_version)
 
     async def patch_replica_set(self, namespace: str, name: str, patch: Json, resource_version: str) -> None:
         """Merge-patch a ReplicaSet's annotations and its template's affinity; Conflict where it changed since."""
-        body = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": resource_version}}
-        await self._patch("apps/v1", "replicasets", namespace, name, body)
+        await self._patch("apps/v1", "replicasets", namespace, name, patch, resource_version)
+
+    async def patch_node(self, name: str, patch: Json, resource_version: str) -> None:
+        """Merge-patch a node; Conflict where it changed since. Forbidden unless the chart's nodeActions are enabled."""
+        await self._patch("v1", "nodes", "", name, patch, resource_version)
 
     async def patch_pod(self, namespace: str, name: str, uid: str, patch: Json) -> None:
         """Merge-patch one pod's metadata; Conflict where a pod of that name has another UID, NotFound if gone."""
@@ -315,7 +318,12 @@ class KubeCluster:
             if not token:
                 return
 
-    async def _patch(self, api_version: str, plural: str, namespace: str, name: str, body: Json) -> None:
+    async def _patch(
+        self, api_version: str, plural: str, namespace: str, name: str, body: Json, version: str = ""
+    ) -> None:
+        """Merge-patch one object; with `version` only if it still has that resourceVersion."""
+        if version:
+            body = {**body, "metadata": {**body.get("metadata", {}), "resourceVersion": version}}
         await self._client.call(
             Request(
                 "PATCH",
@@ -366,36 +374,3 @@ def _spot(manifest: Json) -> tuple[str, str, str]:
     meta = manifest.get("metadata") or {}
     plural = plural_of(str(manifest.get("apiVersion")), str(manifest.get("kind")))
     return plural, str(meta.get("namespace") or ""), str(meta.get("name") or meta.get("generateName") or "")
-
-
-def _asks_for_devices(pod: Json) -> bool:
-    """Whether any container asks for an extended resource: only their names have a domain and a slash."""
-    spec = pod.get("spec") or {}
-    return any(
-        "/" in resource
-        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-        for wanted in (container.get("resources") or {}).values()
-        if isinstance(wanted, dict)
-        for resource in wanted
-    )
-
-
-def _trimmed(pod: Json) -> Json:
-    spec, meta = pod["spec"], pod["metadata"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {key: meta[key] for key in ("namespace", "name", "uid") if key in meta},
-        "spec": {
-            "nodeName": spec.get("nodeName"),
-            **{
-                key: [
-                    {k: each[k] for k in ("name", "resources", "restartPolicy") if k in each}
-                    for each in spec[key]
-                ]
-                for key in ("containers", "initContainers")
-                if spec.get(key)
-            },
-        },
-        "status": {"phase": (pod.get("status") or {}).get("phase")},
-    }

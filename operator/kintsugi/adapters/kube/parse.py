@@ -160,9 +160,21 @@ def node_rooms(
                 schedulable=not spec.get("unschedulable") and _tolerated(spec, tolerations),
                 gpus_free=allocatable - held.get(name, 0),
                 labels={str(k): str(v) for k, v in _map(_map(node, "metadata"), "labels").items()},
+                cordoned=bool(spec.get("unschedulable")),
+                taints=tuple(_list(spec.get("taints"))),
+                holders=_holders(node),
+                action=str(
+                    _map(_map(node, "metadata"), "annotations").get(names.NODE_ACTION_ANNOTATION) or ""
+                ),
+                resource_version=str(_map(node, "metadata").get("resourceVersion") or ""),
             )
         )
     return tuple(rooms)
+
+
+def _holders(node: Mapping[str, Any]) -> dict[str, str]:
+    prefix, written = names.NODE_HOLDER_PREFIX, _map(_map(node, "metadata"), "annotations")
+    return {key.removeprefix(prefix): str(value) for key, value in written.items() if key.startswith(prefix)}
 
 
 def pod_gpus(pod: Mapping[str, Any], resource: str = names.GPU_RESOURCE) -> int:

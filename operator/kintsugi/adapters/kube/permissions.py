@@ -15,6 +15,8 @@ class Scope(StrEnum):
     """In all namespaces, whatever the operator watches."""
     FLEET = "fleet"
     """In each watched namespace."""
+    NODES = "nodes"
+    """Of the whole cluster, where `nodeActions.enabled` allows it."""
     OWN = "own"
     """In the operator's own namespace."""
     WEBHOOK = "webhook"
@@ -103,6 +105,7 @@ PERMISSIONS: Final = (
     ),
     Permission("", "nodes", ("list",), Scope.CLUSTER, "GPUs free, nodes to avoid"),
     Permission("", "pods", ("list",), Scope.CLUSTER, "GPUs held by others"),
+    Permission("", "nodes", ("patch",), Scope.NODES, "nodes with strikes: cordoned or tainted, and back"),
     Permission(
         "coordination.k8s.io", "leases", ("get", "create", "update"), Scope.OWN, "one leader among replicas"
     ),

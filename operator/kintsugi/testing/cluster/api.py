@@ -154,6 +154,17 @@ class FakeApi:
             ),
         )
 
+    async def patch_node(self, name: str, patch: Json, resource_version: str) -> None:
+        whole = merge_patch(patch, {"metadata": {"resourceVersion": resource_version}})
+        await self._write(
+            "patch",
+            "Node",
+            "",
+            name,
+            json.dumps(patch, sort_keys=True),
+            lambda: self.world.store.update("Node", "", name, lambda held: _dict(merge_patch(held, whole))),
+        )
+
     async def patch_pod(self, namespace: str, name: str, uid: str, patch: Json) -> None:
         if set(patch) - {"metadata"}:
             raise Invalid(f"only metadata of a pod is patched, not {sorted(patch)}")
