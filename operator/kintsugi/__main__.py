@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "plan": Entry(
         "kintsugi.cli.plan:plan", "Say what fits on which GPUs, how much of it, and what it costs."
     ),
+    "bench": Entry("kintsugi.cli.bench:bench", "Put the same load on two engines or pools, and compare."),
     "record": Entry("kintsugi.cli.record:record", "Record live engines for a backtest; changes nothing."),
     "backtest": Entry(
         "kintsugi.cli.backtest:backtest", "Replay a history: what would have been done, when and why."
