@@ -31,6 +31,7 @@ from kintsugi.ports.errors import Forbidden
 from kintsugi.runtime.compaction import Compactions
 from kintsugi.runtime.listing import Listings
 from kintsugi.runtime.measuring import Measuring, Seen
+from kintsugi.runtime.memory_room import MemoryRoom
 from kintsugi.runtime.trouble import Troubles
 
 CHILDREN_SECONDS: Final = 60.0
@@ -79,6 +80,7 @@ class Observer:
         self._engines = engines
         self._clock = clock
         self._measuring = measuring
+        self._memory_room = MemoryRoom(cluster, clock)
 
     async def snapshot(
         self,
@@ -101,7 +103,7 @@ class Observer:
         )
         budgets, found_quotas = limits
         await self._refresh_api_key(key, deployment, sight)
-        instances = await self._instances(key, deployment, pods, sight, times)
+        instances = self._memory_room.limited(await self._instances(key, deployment, pods, sight, times))
         seen = self._measuring.look(key, deployment.spec, instances) if self._measuring else Seen()
         if seen.measured:
             instances = tuple(replace(i, measured=seen.measured.get(i.name)) for i in instances)

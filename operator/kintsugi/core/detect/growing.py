@@ -28,8 +28,9 @@ RISING_QUANTILE: Final = 0.2
 """This quantile of the pairs' slopes must rise too, so that a single step is no slope (hang §2)."""
 EMPTY_BUCKETS: Final = 2
 """So many buckets without a sample, and the watch starts again (hang §2)."""
-SAME_LIMIT: Final = 2.0**20
-"""Bytes by which two words on one limit may differ: the kernel rounds `memory.max` to pages."""
+SAME_LIMIT: Final = 0.01
+"""Share by which two words on one limit may differ: the kernel rounds `memory.max` to pages, and what a node leaves to a
+pod without a limit moves with its smaller neighbours."""
 MEASURED_AGE: Final = 180.0
 """Real seconds after which a Prometheus server's word is too old: three of its looks a minute. Judgement."""
 
@@ -177,7 +178,7 @@ def _worse(one: Source, other: Source | None) -> bool:
 def _differ(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is not other
-    return abs(one - other) > SAME_LIMIT
+    return abs(one - other) > SAME_LIMIT * max(one, other)
 
 
 def _begin(state: MemoryState, slot: int, mono: float, times: Times) -> None:

@@ -8,10 +8,8 @@ from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.times import Times
 
 GIB: Final = 2**30
-NO_LIMIT: Final = (
-    "resources.limits.memory of the engine's container (without a limit there is nothing to forecast)"
-)
-"""What DataFresh says where the pod has no memory limit."""
+NO_LIMIT: Final = "resources.limits.memory of the engine's container, or its node's allocatable memory"
+"""What DataFresh says where nobody knows at how much memory the engine is killed."""
 
 
 def growth_findings(state: MemoryState, mono: float, now: float, times: Times) -> list[Finding]:
