@@ -2,8 +2,10 @@
 
 import pytest
 
+from kintsugi.adapters.kube import parse
 from kintsugi.adapters.kube.parse import node_rooms
 from kintsugi.core import names
+from kintsugi.core.avoidance import avoid
 from kintsugi.ports.errors import Conflict, Invalid, NotFound, Refused
 from tests.contract.benches import Bench, eventually, key_of
 from tests.contract.manifests import (
@@ -50,6 +52,30 @@ async def test_scaling_below_zero_is_invalid_and_scaling_nothing_is_not_found(be
         )
     with pytest.raises(NotFound):
         await bench.port.scale_replica_set(bench.namespace, "none", 1, made["metadata"]["resourceVersion"])
+
+
+async def test_a_template_that_avoids_a_node_moves_no_pod_and_is_told_from_a_stale_view(bench: Bench) -> None:
+    before = await ready_pods(bench, 1)
+    (held,) = await bench.port.list_replica_sets(key_of(bench))
+    action = avoid(parse.replica_set(held), ["node9"])
+    assert action is not None
+    await bench.port.patch_replica_set(
+        bench.namespace, action.name, dict(action.patch), action.resource_version
+    )
+    (after,) = await bench.port.list_replica_sets(key_of(bench))
+    seen = parse.replica_set(after)
+    assert (seen.avoids, seen.wanted) == (("node9",), 1)
+    with pytest.raises(Conflict):
+        await bench.port.patch_replica_set(
+            bench.namespace, action.name, dict(action.patch), action.resource_version
+        )
+    back = avoid(seen, ())
+    assert back is not None
+    await bench.port.patch_replica_set(bench.namespace, back.name, dict(back.patch), back.resource_version)
+    (restored,) = await bench.port.list_replica_sets(key_of(bench))
+    assert parse.replica_set(restored).affinity == {}
+    await bench.wait(1)
+    assert await pod_names(bench) == {pod["metadata"]["name"] for pod in before}
 
 
 async def test_patching_a_pod_of_the_same_name_and_another_uid_is_a_conflict(bench: Bench) -> None:
