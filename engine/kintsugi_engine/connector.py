@@ -95,6 +95,7 @@ class TelemetryMetrics(_metrics.KVConnectorPromMetrics):  # type: ignore[misc]
         self, config: Any, types: Mapping[Any, Any], names: list[str], engines: dict[int, list[object]]
     ) -> None:
         super().__init__(config, types, names, engines)
+        self._complained = False
         version = engine_version()
         reason = reason_to_be_off(version)
         self._exporter = Exporter(
@@ -106,8 +107,13 @@ class TelemetryMetrics(_metrics.KVConnectorPromMetrics):  # type: ignore[misc]
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         pool = transfer_stats_data.get("pool")
         samples = [pool] if pool else []
-        for sample in [*samples, *transfer_stats_data.get("workers", {}).values()]:
-            self._exporter.take(engine_idx, sample)
+        try:
+            for sample in [*samples, *transfer_stats_data.get("workers", {}).values()]:
+                self._exporter.take(engine_idx, sample)
+        except Exception as error:  # noqa: BLE001  of whatever kind: vLLM reads its own statistics in the same loop
+            if not self._complained:
+                _LOG.error("Kintsugi telemetry: a sample cannot be shown (%r)", error)
+            self._complained = True
 
 
 class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", object)):  # type: ignore[misc]
@@ -115,24 +121,34 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
-        self.off = reason_to_be_off(engine_version())
-        parallel = vllm_config.parallel_config
-        self._engine = str(getattr(parallel, "data_parallel_index", 0))
-        self._instance = str(getattr(vllm_config, "instance_id", ""))
+        self.pool = PoolWatch(int(getattr(vllm_config, "num_lookahead_tokens", 0) or 0), self._write)
         self._worker = role == _base.KVConnectorRole.WORKER
         self._warm = False
-        file = RankFile(folder(), self._instance, "pool", self._engine)
-        ahead = int(getattr(vllm_config, "num_lookahead_tokens", 0) or 0)
-        self.pool = PoolWatch(ahead, lambda sample: file.write({**sample, "engine": self._engine}))
+        self._shipped = 0.0
+        self.off = ""
+        try:
+            self._set_up(vllm_config)
+        except Exception as error:  # noqa: BLE001  of whatever kind: the engine's settings may have changed
+            self.turn_off("the engine's settings are not as expected", error)
+
+    def _set_up(self, vllm_config: Any) -> None:
+        parallel = vllm_config.parallel_config
+        self._engine = str(getattr(parallel, "data_parallel_index", 0))
+        instance = str(getattr(vllm_config, "instance_id", ""))
+        self._file = RankFile(folder(), instance, "pool", self._engine)
         missing = [name for name in _NEEDED if not hasattr(_base.KVConnectorBase_V1, name)]
-        if self.off:
-            self.turn_off(self.off)
+        reason = reason_to_be_off(engine_version())
+        if reason:
+            self.turn_off(reason)
         elif missing and not self._worker:
             self.turn_off(f"this release of vLLM gives connectors no {' and no '.join(missing)}")
         elif self._worker:
             sleeps = bool(getattr(vllm_config.model_config, "enable_sleep_mode", False))
-            allocator.watch().belongs_to(self._instance, self._engine, str(parallel.rank), trusted=not sleeps)
+            allocator.watch().belongs_to(instance, self._engine, str(parallel.rank), trusted=not sleeps)
             allocator.watch().start()
+
+    def _write(self, sample: Mapping[str, Any]) -> None:
+        self._file.write({**sample, "engine": self._engine})
 
     def turn_off(self, reason: str, error: Exception | None = None) -> None:
         """Do nothing from now on, and say so."""
@@ -182,8 +198,6 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
             return TelemetryStats({"workers": {rank: {**sample, "worker": rank}}})
         seen = self.pool.step()
         return None if seen is None else TelemetryStats({"pool": seen})
-
-    _shipped = 0.0
 
     def shutdown(self) -> None:
         self.pool.stop()

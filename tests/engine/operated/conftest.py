@@ -9,7 +9,6 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import skip_if_unsupported
-from tests.engine import leaking_blocks
 from tests.engine.operated.real_fleet import RealFleet
 from tests.integration.installed import NAMESPACE, Release, make_namespace, operator_image
 
@@ -30,8 +29,7 @@ def installed() -> Iterator[Release]:
 @pytest.fixture(scope="package")
 def leaking_package(package: Path) -> Path:
     """Our package, and beside it the connector that leaks."""
-    module = leaking_blocks.__file__
-    shutil.copy(module, package)
+    shutil.copy(Path(__file__).parent.with_name("leaking_blocks.py"), package)
     return package
 
 

@@ -68,7 +68,7 @@ def manifest(image: str, python: Path, package: Path, replicas: int, connector: 
                 "image": image,
                 "imagePullPolicy": "IfNotPresent",
                 "version": "0.32.0",
-                "telemetry": "Off",
+                "telemetry": "Disabled",
                 "shm": {"size": "64Mi"},
                 "args": {
                     "tensorParallelSize": 1,
