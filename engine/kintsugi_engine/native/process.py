@@ -26,6 +26,8 @@ from kintsugi_engine.native.refused import Refused
 
 PR_SET_PDEATHSIG: Final = 1
 """`prctl(2)`: the signal that this process gets when its parent ends."""
+PR_SET_NAME: Final = 15
+"""`prctl(2)`: the name that tools show. It is vLLM's name for the same."""
 
 IDLE_SECONDS: Final = 5.0
 """How often an idle engine says that it lives."""
@@ -35,7 +37,9 @@ def main(pipe: Connection, options: Options) -> None:
     """Load, say so, and work until told to stop or the server is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(PR_SET_NAME, b"EngineCore")
     with contextlib.suppress(
         EOFError, BrokenPipeError, ConnectionResetError
     ):  # the server is gone: so are we

@@ -147,9 +147,13 @@ class RealFleet(Fleet):
                 "resources": {"requests": size},
             },
         }
-        self.manifest = manifest(self.image, self._python, self._package, replicas, connector, module)
+        self.manifest = self.manifest_of(replicas, connector, module)
         documents = [volume, wanted, self.manifest]
         self.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
+
+    def manifest_of(self, replicas: int, connector: str, module: str) -> Json:
+        """What is applied."""
+        return manifest(self.image, self._python, self._package, replicas, connector, module)
 
     def close(self) -> None:
         self.kubectl("delete", "dsv4", "--all", "--wait=false")
