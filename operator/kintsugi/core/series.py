@@ -17,6 +17,8 @@ from kintsugi_engine import contract
 class Signal(Enum):
     """What is read from a page, by its meaning."""
 
+    __hash__ = object.__hash__
+    """There is one of each. `Enum`'s own is written in Python, and a pass looks up a hundred for each instance."""
     RUNNING = "running"
     WAITING = "waiting"
     WAITING_BY_REASON = "waiting_by_reason"

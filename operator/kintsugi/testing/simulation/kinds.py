@@ -11,6 +11,7 @@ from typing import Final
 
 from kintsugi.core.finding import Detector
 from kintsugi.core.series import LONG_GAP_SECONDS
+from kintsugi.testing.simulation.memory import Memory
 from kintsugi.testing.simulation.pod import Pod
 from kintsugi.testing.simulation.rank import RankEngine
 from kintsugi.testing.simulation.trial import Trial
@@ -35,10 +36,14 @@ class Kind:
     begin: Begin
     withdrawn: float
     removed: float | None
-    """None where the verdict only withdraws: the cure is another node."""
+    """None where the verdict only withdraws."""
     why: str
     """Where the bars come from."""
     ranks: int = 1
+    interval: int = 5
+    """Seconds between two looks (monitoring.scrapeIntervalSeconds)."""
+    also: frozenset[Detector] = frozenset()
+    """Detectors that may speak in place of `detector`, since the fault may be theirs by then."""
 
 
 def _moment(trial: Trial, luck: random.Random) -> float:
@@ -127,6 +132,56 @@ def fragmentation(trial: Trial, pod: Pod, luck: random.Random) -> float:
     return crossed
 
 
+def orphaned_blocks(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """Blocks that no request holds: from none to 35 to 70 % within 2 to 30 minutes; sick from 27 % on."""
+    shape = pod.orphans
+    shape.ramp_from, shape.ramp_seconds = _moment(trial, luck), luck.uniform(120, 1_800)
+    shape.ramp_to = luck.uniform(35, 70)
+    crossed = shape.crosses(27.0)
+    if crossed is None:
+        raise NeverHappened
+    return crossed
+
+
+def collapsed(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """The scheduler lets one request in at a time, a third of those that come or fewer, and a router sends on.
+
+    Where the router looks at load, hardly anybody waits, and it is no fault that users feel: not simulated. Bars count
+    from the moment at which all that ran before are done and a queue stands.
+    """
+    world, ranks = trial.world, sum(len(p.engines) for p in trial.world.pods)
+    world.least_request = False
+    each = world.traffic.at_least(COLLAPSED_LEAST_RATE * ranks) / ranks
+    trial.peek(luck.random())
+    for engine in pod.engines:
+        engine.admit_every = min(luck.uniform(3.0, 6.0) / each, COLLAPSED_MOST_SECONDS)
+    _until(trial, lambda: all(e.shown.running <= 1 and e.shown.waiting >= 3 for e in pod.engines))
+    return world.t
+
+
+def growing(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """Memory leaks from now on, and would reach its limit in 3 to 8 hours.
+
+    Sick by definition once it is above 70 % of the limit, would reach it within two hours, and is 3.5 hours old
+    (hang §2). Nobody asks it anything, which spares half of the time and does not matter to it.
+    """
+    trial.world.traffic.silence()
+    t, memory = trial.world.t, Memory(pod.memory.born, luck.uniform(0.3, 0.75))
+    seconds = luck.uniform(3, 8) * 3_600
+    memory.saw, memory.saw_seconds = luck.uniform(0.0, 0.02), luck.uniform(600, 1_200)
+    memory.leak_from, memory.leak = t, (1.0 - memory.base) / seconds
+    pod.memory = memory
+    near = t + (0.72 - memory.base) / memory.leak
+    old = pod.ready_at + GROWTH_LEAST_AGE
+    return max(near, t + seconds - GROWTH_HORIZON, old)
+
+
+def corrupted(trial: Trial, pod: Pod, luck: random.Random) -> float:
+    """Nearly all of its answers are wrong, in numbers and words that look like answers."""
+    pod.garbage = luck.uniform(0.8, 1.0)
+    return trial.world.t
+
+
 def erroring(trial: Trial, pod: Pod, luck: random.Random) -> float:
     """Half of what it serves, or more, ends in an error."""
     pod.fail_requests(luck.uniform(0.5, 1.0))
@@ -161,6 +216,12 @@ def device_unhealthy(trial: Trial, pod: Pod, luck: random.Random) -> float:
     return trial.world.t
 
 
+COLLAPSED_LEAST_RATE: Final = 0.15
+"""Requests a second of each rank: of fewer no queue comes about in time."""
+COLLAPSED_MOST_SECONDS: Final = 35.0
+"""Between two admissions; with none for longer it would be an engine without a step (`stalled`)."""
+GROWTH_LEAST_AGE: Final = 12_600.0
+GROWTH_HORIZON: Final = 7_200.0
 START_BUDGET_SECONDS: Final = 300
 """Written into the deployments of the fault runs, so that a start over budget takes minutes and not hours."""
 
@@ -172,11 +233,37 @@ KINDS: Final[Mapping[str, Kind]] = {
     "fragmentation": Kind(
         Detector.FRAGMENTED, fragmentation, 720, 720, "forSeconds 600 + 120 s, from 27 % on"
     ),
+    "orphanedBlocks": Kind(
+        Detector.FRAGMENTED, orphaned_blocks, 720, 720, "forSeconds 600 + 120 s, from 27 % on"
+    ),
+    "collapsed": Kind(
+        Detector.COLLAPSED,
+        collapsed,
+        480,
+        480,
+        "window 180 s + three canaries of 60 s + 120 s until the queue stands for good",
+        also=frozenset({Detector.STALLED}),
+    ),
+    "growing": Kind(
+        Detector.GROWING,
+        growing,
+        2_400,
+        2_400,
+        "two looks of 600 s + one more + one bucket's lag",
+        interval=30,
+    ),
+    "corrupted": Kind(
+        Detector.CORRUPTED,
+        corrupted,
+        1_800,
+        1_800,
+        "hang §4: 2 to 22 min at the 95th percentile; a question each 300 s, two bursts 60 s apart",
+    ),
     "erroring": Kind(
         Detector.ERRORING, erroring, 480, 480, "window 120 s + round 60 s + 300 s for 20 requests to come"
     ),
     "podEnded": Kind(Detector.DEAD, pod_ends, 10, 10, "two passes"),
     "restartsRepeat": Kind(Detector.DEAD, restarts_repeat, 10, 10, "two passes after the third end"),
-    "deviceUnhealthy": Kind(Detector.DEVICE, device_unhealthy, 75, None, "forSeconds 60 + three passes"),
+    "deviceUnhealthy": Kind(Detector.DEVICE, device_unhealthy, 75, 75, "forSeconds 60 + three passes"),
     "notReadyAgain": Kind(Detector.DEAD, not_ready_again, 15, 15, "start budget + three passes"),
 }

@@ -12,6 +12,7 @@ import random
 
 from kintsugi.core.snapshot import Failure
 from kintsugi.testing.simulation.pod import Pod
+from kintsugi.testing.simulation.rank import Request
 
 LONGEST_PAUSE = 290.0
 BETWEEN_PAUSES = 60.0
@@ -37,6 +38,10 @@ RESTARTS_PER_HOUR = 0.01
 GAPS_PER_HOUR = 0.05
 GAPS = (Failure.CONNECT_TIMEOUT, Failure.CONNECT_TIMEOUT, Failure.HTTP_ERROR, Failure.PENDING, Failure.SILENT)
 LONGEST_SILENCE = 240.0
+GIANTS_PER_HOUR = 0.02
+"""The longest legal prompt, to an engine that may be idle."""
+FIRST_GIANT = 0.2
+"""Share of processes whose very first request is one."""
 POISON_PER_HOUR = 0.02
 """One client's bad request, sent again 2 to 12 times (hang §4)."""
 
@@ -47,6 +52,8 @@ def happen(pod: Pod, t: float, seconds: float, luck: random.Random) -> None:
     if not pod.ready(t):
         return
     age = t - pod.ready_at
+    if age < seconds and luck.random() < FIRST_GIANT:
+        _begin("giant", pod, t, luck)
     factor = pod.temper.pauses
     compiles = COMPILES_PER_HOUR * (YOUNG_FACTOR if age < YOUNG_SECONDS else 1.0)
     chance = luck.random()
@@ -62,6 +69,7 @@ def happen(pod: Pod, t: float, seconds: float, luck: random.Random) -> None:
         (RESTARTS_PER_HOUR, "restart"),
         (GAPS_PER_HOUR, "gap"),
         (POISON_PER_HOUR, "poison"),
+        (GIANTS_PER_HOUR, "giant"),
     ):
         chance -= rate * hours
         if chance < 0:
@@ -83,6 +91,9 @@ def _begin(name: str, pod: Pod, t: float, luck: random.Random) -> None:
         if all(engine.shown.running >= FLAKY_LEAST_RUNNING for engine in pod.engines):
             pod.flaky_until = t + 1_800
             pod.fail_requests(FLAKY_SHARE)
+    elif name == "giant":
+        tokens = pod.temper.longest
+        luck.choice(pod.engines).inbox.append(Request(tokens, tokens, luck.randint(1, 200), t))
     elif name == "restart":
         pod.crash(t, luck.uniform(60, 600))
     elif name == "gap":

@@ -4,9 +4,11 @@ import math
 import random
 from collections.abc import Iterable
 
+from kintsugi.core.known_answers import NAMES, TOKENS
 from kintsugi.core.sample import Sample
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import (
+    Answer,
     Canary,
     CanaryOutcome,
     CanaryResult,
@@ -20,6 +22,7 @@ from kintsugi.core.snapshot import (
     Termination,
 )
 from kintsugi.testing.clock import EPOCH
+from kintsugi.testing.simulation.memory import LIMIT_BYTES, draw_memory
 from kintsugi.testing.simulation.rank import RankEngine, Request
 from kintsugi.testing.simulation.shapes import Shape, draw_shape
 from kintsugi.testing.simulation.temper import Temper
@@ -30,6 +33,10 @@ NOISE = 0.03
 DRIFT = 0.04
 """Of an engine's own level, wandering over hours (slow §6)."""
 DRIFT_SECONDS = 14_400.0
+NEAR_TIES = 0.03
+"""Share of known questions of which a process is not sure (hang §4)."""
+SLIPS = (0.0, 0.0, 0.002, 0.01)
+"""Shares of known questions that a healthy process answers differently now and then (hang §4: up to 1 %)."""
 
 
 class Pod:
@@ -73,6 +80,11 @@ class Pod:
         self.device = "Healthy"
         """What the device plugin says of its GPU."""
         self.shape = Shape(0.0, 0.0)
+        self.orphans = Shape(0.0, 0.0)
+        """Blocks that no request holds and nobody takes back."""
+        self.garbage = 0.0
+        """Share of answers that are wrong."""
+        self._slips = luck.choice(SLIPS)
         self._drift = 0.0
         self._page_at = t
         self.start(t, starts)
@@ -84,6 +96,10 @@ class Pod:
         names = [str(n) for n in range(self.temper.ranks)]
         self.engines = [RankEngine(name, self._cost, limits, self._luck) for name in names]
         self.shape = draw_shape(self._luck, t, self.calm_shape)
+        self.orphans = Shape(0.0, 0.5, spikes=0.05)
+        self.memory = draw_memory(self._luck, t)
+        self._ties = {name for name in NAMES if self._luck.random() < NEAR_TIES}
+        self.garbage = 0.0
         self.hung_from = self.slow_from = math.inf
         self.hung_ranks, self.slow, self.paused_until = frozenset(), 1.0, -1.0
 
@@ -152,10 +168,18 @@ class Pod:
             for id_, at in ended:
                 canary = self._open.pop(id_, None)
                 if canary is not None:
-                    self._results.append(
-                        CanaryResult(canary, outcome, at, 200 if outcome is CanaryOutcome.ANSWERED else 500)
-                    )
+                    good = outcome is CanaryOutcome.ANSWERED
+                    answer = self._answer(canary) if good else None
+                    self._results.append(CanaryResult(canary, outcome, at, 200 if good else 500, answer))
             ended.clear()
+
+    def _answer(self, canary: Canary) -> Answer | None:
+        question, luck = canary.question, self._luck
+        if question is None:
+            return None
+        if luck.random() < self.garbage or luck.random() < self._slips:
+            return Answer(f"wrong {luck.randrange(1_000)}")
+        return Answer("right", 1.0 if question.name in self._ties else 9.0)
 
     def ask(self, canary: Canary) -> None:
         """A canary of ours arrives."""
@@ -164,11 +188,16 @@ class Pod:
             return
         self._open[canary.id] = canary
         engine = self.engines[int(canary.rank)]
-        engine.inbox.append(Request(CANARY_TOKENS, CANARY_TOKENS, 1, canary.sent + 0.01, canary=canary.id))
+        tokens = CANARY_TOKENS if canary.question is None else TOKENS[canary.question.name]
+        engine.inbox.append(Request(tokens, tokens, 1, canary.sent + 0.01, canary=canary.id))
 
-    def abandon(self, t: float, after: float) -> None:
-        """Close canaries that have been open for `after` seconds."""
-        for canary in [c for c in self._open.values() if t - c.sent >= after]:
+    def abandon(self, t: float, after: float, answer_within: float) -> None:
+        """Close canaries that have been open for `after` seconds, questions after `answer_within`."""
+        if not self._open:
+            return
+        for canary in list(self._open.values()):
+            if t - canary.sent < (after if canary.question is None else answer_within):
+                continue
             del self._open[canary.id]
             self._results.append(CanaryResult(canary, CanaryOutcome.ABANDONED, t))
 
@@ -220,7 +249,10 @@ class Pod:
         if self.telemetry:
             percent = self.shape.at(t, t - self._page_at, self._luck)
             telemetry[Signal.GPU_FRAGMENTATION] = {"0": percent / 100}
-            telemetry[Signal.ORPHANED_RATIO] = {"0": 0.0}
+            orphaned = self.orphans.at(t, t - self._page_at, self._luck)
+            telemetry[Signal.ORPHANED_RATIO] = {"0": orphaned / 100}
+            telemetry[Signal.MEMORY_ANONYMOUS] = {"0": self.memory.bytes_at(t, self._luck)}
+            telemetry[Signal.MEMORY_LIMIT] = {"0": LIMIT_BYTES}
         self._page_at = t
         started = self.started or 0.0
         failed = math.fsum(rank.failed or 0.0 for rank in ranks)

@@ -93,6 +93,9 @@ class RankEngine:
         self.failed_canaries: list[tuple[str, float]] = []
         self.failing = 0.0
         """Share of requests, canaries among them, that end in an error here."""
+        self.admit_every = 0.0
+        """Above 0: the scheduler lets one request in at a time, and the next so many seconds later at the earliest."""
+        self._admit_at = 0.0
         self.shown = Shown()
 
     def sample(self) -> RankSample:
@@ -143,7 +146,7 @@ class RankEngine:
             while inbox and inbox[0].at <= t:
                 queue.append(inbox.popleft())
             if queue and self._prefill is None:
-                self._admit()
+                self._admit(t)
             n, prefill, late = len(running), self._prefill, self._late
             cost = table[n] + deep * self._held
             chunk = 0
@@ -205,9 +208,12 @@ class RankEngine:
             whole = max(1, min(whole, self._running[0][0] - self._clock))
         return chunk, whole
 
-    def _admit(self) -> None:
+    def _admit(self, t: float) -> None:
         first, limits = self.queue[0], self.limits
         room = self._reserved + first.prompt + first.output <= limits.kv_tokens or not self._running
+        if self.admit_every:
+            room = not self._running and t >= self._admit_at
+            self._admit_at = t + self.admit_every if room else self._admit_at
         if len(self._running) >= limits.seqs or not room:
             while len(self.queue) > MOST_WAITING:
                 self.queue.pop()

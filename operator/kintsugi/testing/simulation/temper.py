@@ -45,6 +45,8 @@ class Temper:
     pauses: float
     """How many times as often as usual the engine pauses."""
     reload_median: float
+    least_request: bool = True
+    """The router gives a request to the less loaded of two; else to anybody (by prefix, by turns)."""
     longest_prefill: float = 0.0
     """What `Instance.longest_prefill` says; 0 where prefill is chunked."""
 
@@ -68,7 +70,7 @@ def draw_temper(luck: random.Random, size: int | None = None, ranks: int | None 
     prompt = luck.uniform(20_000, 60_000) if long else math.exp(luck.uniform(math.log(200), math.log(4_000)))
     longest = luck.choice((300_000, 1_000_000)) if long else luck.choice((16_000, 32_000))
     temper = Temper(
-        size=size or luck.choices((1, 2, 3, 4), (1, 3, 3, 3))[0],
+        size=size or luck.choices((1, 2, 3, 4, 8), (2, 6, 6, 6, 1))[0],
         ranks=ranks or (2 if luck.random() < 0.15 else 1),
         limits=Limits(
             seqs=seqs,
@@ -91,6 +93,7 @@ def draw_temper(luck: random.Random, size: int | None = None, ranks: int | None 
         lost=luck.choice((0.0, 0.01, 0.02, 0.05)),
         pauses=luck.choice((1.0, 1.0, 1.0, 5.0)),
         reload_median=luck.uniform(6, 25),
+        least_request=luck.random() < 0.5,
     )
     return _unchunked(temper, luck) if luck.random() < 0.08 else temper
 

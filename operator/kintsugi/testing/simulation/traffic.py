@@ -41,6 +41,11 @@ class Traffic:
         """From now on nobody asks."""
         self._peak = 0.0
 
+    def at_least(self, rate: float) -> float:
+        """From now on the whole pool gets `rate` requests a second on average, if it got fewer; what it gets."""
+        self._peak = max(self._peak, rate)
+        return self._peak
+
     def rate(self, t: float) -> float:
         """Requests a second of the whole pool."""
         luck, temper = self._luck, self._temper

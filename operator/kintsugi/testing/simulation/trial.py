@@ -75,7 +75,7 @@ class Trial:
             world.move(part)
             left -= part
         judged = judge(world.snapshot(late), times, self.memory)
-        world.hear(judged.probes, judged.abandon_after)
+        world.hear((*judged.probes, *judged.questions), judged.abandon_after, judged.answer_within)
         self.last = judged
         for verdict in judged.verdicts.values():
             if verdict.verdict is Verdict.SICK:

@@ -61,6 +61,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.traffic = Traffic(self.temper, self.luck)
+        self.least_request = self.temper.least_request
         for _ in range(self.temper.size):
             self.add(self.luck.uniform(0, 20))
 
@@ -93,7 +94,7 @@ class World:
         draw, count = self.luck.random, len(targets)
         for request in self.traffic.arrivals(t, seconds):
             pod, rank = targets[int(draw() * count)]
-            if count > 1:
+            if count > 1 and self.least_request:
                 other, its_rank = targets[int(draw() * count)]
                 if other.engines[its_rank].load < pod.engines[rank].load:
                     pod, rank = other, its_rank
@@ -140,13 +141,13 @@ class World:
             self.deployed, [pod.instance(self.t, draw() < lost) for pod in self.pods], self.t, late_by
         )
 
-    def hear(self, probes: tuple[Canary, ...], abandon_after: float) -> None:
-        """Deliver canaries, and close those that nobody will answer."""
+    def hear(self, probes: tuple[Canary, ...], abandon_after: float, answer_within: float) -> None:
+        """Deliver canaries and questions, and close those that nobody will answer."""
         by_uid = {pod.uid: pod for pod in self.pods}
         for canary in probes:
             by_uid[canary.process.uid].ask(canary)
         for pod in self.pods:
-            pod.abandon(self.t, abandon_after)
+            pod.abandon(self.t, abandon_after, answer_within)
 
 
 def snapshot_of(
