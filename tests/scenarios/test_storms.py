@@ -104,7 +104,7 @@ async def test_six_of_six_sick_in_the_same_second_lose_no_pod_in_two_hours() -> 
     assert set(scene.withheld()) == set(scene.names_of("short")), "every one of them has a reason"
 
 
-@pytest.mark.parametrize(("hung", "of", "spare"), [(2, 2, 0), (2, 3, 0), (2, 4, 1), (3, 4, 0)])
+@pytest.mark.parametrize(("hung", "of", "spare"), [(2, 4, 1)])
 async def test_truly_hung_instances_are_replaced_one_after_the_other(hung: int, of: int, spare: int) -> None:
     scene = await warm({"short": of}, nodes=of + spare, seconds=660)
     victims = scene.names_of("short")[:hung]
