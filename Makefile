@@ -8,7 +8,7 @@ REMEDIATIONS := tests/integration/healing/test_remediations.py
 SIDE_BY_SIDE ?= 3
 SIMULATE ?= full
 
-.PHONY: help setup demo test test-engine .test-alone .test-live test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
+.PHONY: help setup demo test test-engine test-operated .test-alone .test-live test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/\1\t/' | sort | expand -t 16
@@ -38,7 +38,10 @@ test: setup  ## Every test but the slow ones, on a real cluster where this machi
 	$(BIN)/pytest -m 'not slow and cluster' $(ARGS) $(MAYBE_NONE)
 
 test-engine: setup  ## A real vLLM on the CPU, installed for it (5 GB, once): telemetry, its cost, the parser
-	KINTSUGI_ENGINE_PYTHON=$$($(BIN)/python -m tests.engine.install) $(BIN)/pytest -s tests/engine $(ARGS)
+	KINTSUGI_ENGINE_PYTHON=$$($(BIN)/python -m tests.engine.install) $(BIN)/pytest -s -m 'not slow' tests/engine $(ARGS)
+
+test-operated: setup  ## The operator and real vLLM engines that hang, die and leak, on the local cluster
+	KINTSUGI_ENGINE_PYTHON=$$($(BIN)/python -m tests.engine.install) $(BIN)/pytest -s -m slow tests/engine/operated $(ARGS)
 
 test-cluster: setup  ## The slow scenarios on real clusters, three side by side (SIDE_BY_SIDE), but for the two suites below
 	$(BIN)/pytest -m slow -n $(SIDE_BY_SIDE) --dist loadfile tests/integration --ignore=$(REMEDIATIONS) $(ARGS)

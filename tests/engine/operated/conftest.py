@@ -16,8 +16,8 @@ NewFleet = Callable[[], RealFleet]
 
 
 @pytest.fixture(scope="package")
-def installed() -> Iterator[Release]:
-    """The operator, installed by Helm on a cluster of its own."""
+def installed(engine_python: Path) -> Iterator[Release]:
+    """The operator, installed by Helm on a cluster of its own; only where there is an engine for it."""
     skip_if_unsupported()
     with Cluster.start(f"engine-{os.getpid()}", nodes=1, gpus_per_node=4, audit_log=True) as cluster:
         release = Release(cluster, operator_image())

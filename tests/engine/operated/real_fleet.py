@@ -16,8 +16,8 @@ from tests.engine.engine import SETTINGS
 from tests.integration.fleet import NAME, Fleet
 from tests.integration.sight import Json
 
-SPEED_UP: Final = 8
-"""Design times divided by it: a hang is withdrawn after 7.5 s without a step, and readings 3.75 s apart still count."""
+SPEED_UP: Final = 16
+"""Design times divided by it: a hang is withdrawn after 3.75 s without a step, and readings 1.9 s apart still count."""
 
 POOL: Final = "short"
 MODEL: Final = "tiny"
@@ -27,7 +27,7 @@ HEALING: Final[Json] = {
     "rehearsal": {"speedUp": SPEED_UP},
     "ladder": ["Recreate"],
     "budget": {"maxPerPoolPer30Minutes": 50, "maxPerHour": 200},
-    "drain": {"timeoutSeconds": 1200},
+    "drain": {"timeoutSeconds": 2400},
     "probationSeconds": 240,
 }
 
@@ -82,12 +82,12 @@ def manifest(image: str, python: Path, package: Path, replicas: int, connector: 
                     f"--kv-transfer-config={json.dumps(transfer)}",
                 ],
                 "resources": {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "6Gi"}},
-                "startBudgetSeconds": 14400,
+                "startBudgetSeconds": 28800,
             },
             "hardware": {"gpusPerInstance": 1, "gpu": "H200"},
             "pools": [{"name": POOL, "replicas": replicas, "context": {"maxTokens": 2048}}],
             "healing": copy.deepcopy(HEALING),
-            "monitoring": {"scrapeIntervalSeconds": 8},
+            "monitoring": {"scrapeIntervalSeconds": 10},
             "podTemplate": {
                 "spec": {
                     "securityContext": {"runAsUser": 0},

@@ -19,7 +19,7 @@ from tests.engine.operated.real_fleet import MODEL, RealFleet
 from tests.engine.report import put_heal
 from tests.integration.sight import Json
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 START_SECONDS: Final = 240.0
 """Until a real engine serves on two cores that three of them share."""
