@@ -19,6 +19,7 @@ def judge_answers(up: Sequence[Look], memory: AnswerMemory, snapshot: Snapshot, 
         del memory.known[gone]
     entries = [
         Answering(
+            one.instance.uid,
             one.instance.pool,
             one.instance.revision,
             process.answers,

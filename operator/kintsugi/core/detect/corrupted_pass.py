@@ -50,7 +50,7 @@ class Known:
                 if tied:
                     continue
                 self.tokens[name] = best
-            elif best != held and count >= AGREED and count > cast[held]:
+            elif best != held and not tied and count >= AGREED and count > cast[held]:
                 self.tokens[name] = best
                 self.sure.discard(name)
             if cast[self.tokens[name]] >= AGREED:
@@ -68,6 +68,7 @@ class AnswerMemory:
 class Answering:
     """One process as one pass sees it. `may_be_asked`: warm, awake, freshly read, and nobody waits in its queue."""
 
+    uid: str
     pool: str
     revision: str
     state: AnswerState
@@ -88,7 +89,9 @@ def answers_pass(
     """Draw conclusions from what was answered, and set up what is to be asked. `now` in epoch seconds, for people."""
     moment = _Moment(mono, now, times)
     groups: dict[tuple[str, str], list[Answering]] = {}
-    for entry in entries:
+    for entry in sorted(
+        entries, key=lambda each: each.uid
+    ):  # who is asked first must not depend on a listing
         groups.setdefault((entry.pool, entry.revision), []).append(entry)
     for key, group in groups.items():
         known = memory.known.get(key)
