@@ -1,8 +1,7 @@
-"""How a native server starts, refuses to start, and ends."""
+"""How a native server ends, with its engine and without."""
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,9 +12,6 @@ import pytest
 from tests.engine.native.served import (
     START_SECONDS,
     Served,
-    command,
-    environment,
-    free_port,
     serve,
     start,
     until,
@@ -25,16 +21,6 @@ pytestmark = pytest.mark.timeout(600)
 SLOTS = ("--max-num-seqs", "2", "--max-model-len", "2K")
 
 
-def refused(python: Path, package: Path, model: Path, *words: str) -> tuple[int, str]:
-    """(exit code, last line) of a server that doesn't come up."""
-    done = subprocess.run(
-        command(python, model, free_port(), *words), env=environment(package), capture_output=True, text=True,
-        timeout=START_SECONDS, check=False,
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr.strip().splitlines()[-1]
-
-
 def asked(server: Served, answers: list[Any], tokens: int) -> threading.Thread:
     """A long request in a thread of its own."""
     body = {"prompt": "x", "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
@@ -42,36 +28,6 @@ def asked(server: Served, answers: list[Any], tokens: int) -> threading.Thread:
     thread.start()
     until(lambda: server.sum("vllm:num_requests_running") == 1, 60, "the request runs")
     return thread
-
-
-def test_slots_that_do_not_fit_are_refused_with_what_would(
-    engine_python: Path, package: Path, tiny_llama: Path
-) -> None:
-    code, said = refused(engine_python, package, tiny_llama, "--max-num-seqs", "100000000")
-    assert code == 1
-    assert "100000000 slots of 8192 tokens need" in said
-    assert "Say --max-num-seqs" in said
-
-
-def test_a_folder_without_a_model_and_a_length_beyond_the_model_are_refused(
-    engine_python: Path, package: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
-    code, said = refused(engine_python, package, tmp_path)
-    assert (code, "there is no config.json in this folder" in said) == (1, True)
-    code, said = refused(engine_python, package, tiny_llama, "--max-model-len", "9000")
-    assert (code, "the model was made for 8192 tokens" in said) == (1, True)
-
-
-def test_a_model_of_another_kind_is_refused_by_name(
-    engine_python: Path, package: Path, tmp_path: Path
-) -> None:
-    made = "from transformers import MambaConfig, MambaForCausalLM as M; import sys; M(MambaConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, state_size=4)).save_pretrained(sys.argv[1])"
-    subprocess.run(
-        [str(engine_python), "-c", made, str(tmp_path)], check=True, capture_output=True, timeout=240
-    )
-    code, said = refused(engine_python, package, tmp_path)
-    assert code == 1
-    assert "mamba" in said
 
 
 def test_it_ends_cleanly_when_told_to_and_lets_what_runs_end_first(
