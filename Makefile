@@ -73,6 +73,7 @@ generate: setup  ## Everything made from something else: CRDs, the chart's copie
 	$(BIN)/python -m tests.unit.chart.readme
 	$(BIN)/python -m tests.unit.preflight.rules_page
 	$(BIN)/python -m tests.unit.core.detectors_page
+	$(BIN)/python -m tests.unit.core.decision.remediation_page
 	$(BIN)/python -m tests.unit.command.write_golden
 	$(BIN)/python -m tests.unit.pod.write_golden
 
