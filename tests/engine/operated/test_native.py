@@ -23,7 +23,15 @@ from tests.engine.operated.test_operated import (
 from tests.engine.report import put_heal
 from tests.integration.installed import Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(
+        not os.environ.get("KINTSUGI_TEST_NATIVE_PODS"),
+        reason="builds an image of 5 GB: say KINTSUGI_TEST_NATIVE_PODS=1",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
