@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON ?= python3
 ARGS ?=
 REMEDIATIONS := tests/integration/healing/test_remediations.py
-SIDE_BY_SIDE ?= 3
+SIDE_BY_SIDE ?= 2
 SIMULATE ?= full
 
 .PHONY: help setup demo test test-engine test-operated .test-alone .test-live test-cluster chaos remediations lint bench bench-scale simulate generate check cluster-up cluster-down constraints
@@ -43,7 +43,7 @@ test-engine: setup  ## A real vLLM on the CPU, installed for it (5 GB, once): te
 test-operated: setup  ## The operator and real vLLM engines that hang, die and leak, on the local cluster
 	KINTSUGI_ENGINE_PYTHON=$$($(BIN)/python -m tests.engine.install) $(BIN)/pytest -s -m slow tests/engine/operated $(ARGS)
 
-test-cluster: setup  ## The slow scenarios on real clusters, three side by side (SIDE_BY_SIDE), but for the two suites below
+test-cluster: setup  ## The slow scenarios on real clusters, two side by side (SIDE_BY_SIDE), but for the two suites below
 	$(BIN)/pytest -m slow -n $(SIDE_BY_SIDE) --dist loadfile tests/integration --ignore=$(REMEDIATIONS) $(ARGS)
 
 chaos: setup  ## Operators killed, frozen, deaf; nodes, metrics, API server gone: side by side; writes build/chaos.json
