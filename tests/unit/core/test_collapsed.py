@@ -103,6 +103,19 @@ def test_a_queue_that_grows_while_one_runs_is_a_suspect_at_180_s_and_sick_after_
     assert fleet.once()["pod-b"].verdict is Verdict.HEALTHY
 
 
+def test_pages_read_amid_the_short_prefill_of_somebody_let_in_reset_nothing() -> None:
+    fleet = Fleet(kv=lambda t: 0.06 if t % 35 == 0 else 0.05, steps=lambda t: 40.0 if t % 35 else 0.0)
+
+    assert sick_at(fleet) == pytest.approx(365, abs=10)
+
+
+def test_a_prefill_that_is_seen_on_two_pages_in_a_row_explains_the_queue() -> None:
+    def usage(t: float) -> float:
+        return 0.05 + 0.01 * (t % 100 in (0, 5)) + 0.01 * (t % 100 == 5)
+
+    assert sick_at(Fleet(kv=usage, steps=lambda t: 0.0 if t % 100 in (0, 5) else 40.0)) is None
+
+
 def test_canaries_that_are_served_late_still_waited_in_vain_in_a_pool_of_several() -> None:
     assert sick_at(Fleet(answers_after=100.0)) is not None
 

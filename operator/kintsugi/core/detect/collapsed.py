@@ -84,6 +84,8 @@ class RankQueue:
     asks: list[Ask] = field(default_factory=list)
     retry_at: float = 0.0
     """Not before this moment is asked again a rank whose last canary was no evidence."""
+    rising: bool = False
+    """KV usage rose from the page before to the newest while no step was made: a prefill is under way."""
     covered: bool = False
     """Nobody at all was admitted for so long that `stalled` acts on it: one verdict is enough."""
     sick: bool = False
@@ -189,8 +191,12 @@ def _see_rank(
         queue.sick, queue.relapsed, queue.asks = False, False, []
     explained = length < LEAST_QUEUE or running > many
     explained = explained or usage > MOST_KV or not has_room(rank, page.max_concurrency)
+    rose = False
     if past is not None and past.kv_usage is not None and past.steps is not None:
-        explained = explained or (usage > past.kv_usage and steps == past.steps)
+        # Once is the prefill of whoever was let in a moment ago, which `prefill` counts; twice is a long one.
+        rose = usage > past.kv_usage and steps == past.steps
+        explained = explained or (rose and queue.rising)
+    queue.rising = rose
     if explained or (queue.rows and page.mono - queue.rows[-1].mono > times.readable_gap):
         queue.drop()
     if explained:
