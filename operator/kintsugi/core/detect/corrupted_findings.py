@@ -77,6 +77,8 @@ def _of_nans(state: AnswerState, now: float, times: Times) -> Finding | None:
     count = Evidence("requests with NaNs", state.nan_rise, "count", len(state.nans))
     if state.nans_answered:
         more = "known questions are answered right: look at what clients send"
-        return _finding("NansFollowRequests", Severity.SUSPECT, f"{text}: {more}", state.nan_since, now, count)
+        return _finding(
+            "NansFollowRequests", Severity.SUSPECT, f"{text}: {more}", state.nan_since, now, count
+        )
     more = "a burst of known questions decides" if state.judged_by else "no answers are known to compare with"
     return _finding("NansCounted", Severity.SUSPECT, f"{text}: {more}", state.nan_since, now, count)
