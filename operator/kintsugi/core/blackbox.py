@@ -66,7 +66,7 @@ _NOISE_KEYS: Final = frozenset({"env", "envFrom", "command", "args", "volumeMoun
 def named_series(page: str) -> str:
     """The lines of a `/metrics` page worth keeping, those that explain most first, within what a black box holds."""
     lines = [
-        _MODEL_LABEL.sub("", line)
+        _MODEL_LABEL.sub("", line).replace(",}", "}")
         for line in page.splitlines()
         if line.startswith(_PREFIXES) and not _name(line).endswith(_LEFT_OUT)
     ]

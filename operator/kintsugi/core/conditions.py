@@ -176,7 +176,10 @@ def _healing_allowed(state: State) -> Said:
         return "False", "NoData", state.judged.data_message
     if state.snapshot.deployment.spec.healing.mode != "Act":
         mode = state.snapshot.deployment.spec.healing.mode
-        return "False", f"Mode{mode}", f"mode {mode}: findings are shown, nothing is removed"
+        asked = (
+            "nothing is removed before a person approves it" if mode == "Recommend" else "nothing is removed"
+        )
+        return "False", f"Mode{mode}", f"mode {mode}: findings are shown, {asked}"
     return "True", "Ready", ""
 
 

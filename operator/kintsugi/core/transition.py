@@ -60,6 +60,9 @@ def _attempts(before: DeploymentStatus, after: DeploymentStatus) -> list[Happeni
             for name, reason, text in STEPS
             if getattr(attempt, name) is not None and (old is None or getattr(old, name) is None)
         ]
+        if old is None and attempt.phase == "AwaitingApproval":
+            text = f"{attempt.instance} ({attempt.name}, {attempt.trigger}) {attempt.message}"
+            told.append(Happening("ApprovalAsked", text, True))
         told += _ended(attempt, old)
     return told
 

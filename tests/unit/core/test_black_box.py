@@ -91,7 +91,7 @@ def test_of_a_page_the_series_that_explain_most_come_first_and_buckets_never() -
         ]
     )
     kept = named_series(page)
-    assert kept.splitlines()[0] == 'vllm:num_requests_running{engine="0",} 4.0'.replace(",}", ",}")
+    assert kept.splitlines()[0] == 'vllm:num_requests_running{engine="0"} 4.0'.replace(",}", ",}")
     assert "_bucket" not in kept
     assert "python_gc" not in kept
     assert len(kept.encode()) <= MAX_PAGE

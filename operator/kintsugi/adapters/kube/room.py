@@ -1,5 +1,6 @@
 """Objects of others that limit what may be removed or made: disruption budgets and resource quotas."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -99,7 +100,7 @@ def _rooms(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterable[tuple[s
         most, now = quantity(limit), quantity(used.get(resource, "0"))
         if need is None or most is None or now is None or need <= 0:
             continue
-        yield resource, int((most - now) // need)
+        yield resource, math.floor((most - now) / need)
 
 
 def _need(pod: Mapping[str, Any], resource: str) -> Decimal | None:
