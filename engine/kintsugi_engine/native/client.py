@@ -63,6 +63,7 @@ class Watcher:
     def stepped(self, step: Step) -> None: ...
     def progressed(self, request: Request, piece: Piece, moment: float) -> None: ...
     def rejected(self) -> None: ...
+    def stopped(self, request: Request) -> None: ...
 
 
 class Client:
@@ -138,6 +139,10 @@ class Client:
                 self._orders.put(Abort(request.id))
             if not self._open:
                 self.idle.set()
+
+    def stopped(self, request: Request) -> None:
+        """A stop text came: the answer is whole, whatever the engine would go on to say."""
+        self._watcher.stopped(request)
 
     async def compact(self, timeout: float) -> Compacted:
         """Bytes reserved by the GPU's allocator before and after giving cached memory back."""

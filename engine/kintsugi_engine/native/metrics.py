@@ -148,6 +148,10 @@ class Metrics(Watcher):
         if piece.finish:
             self._ended(request, piece.finish)
 
+    def stopped(self, request: Request) -> None:
+        """An answer that ended with a stop text."""
+        self._ended(request, "stop")
+
     def rejected(self) -> None:
         """The queue was full."""
         self._rejections.inc()

@@ -39,6 +39,10 @@ class _Relay(Watcher):
         if self.metrics is not None:
             self.metrics.progressed(request, piece, moment)
 
+    def stopped(self, request: Request) -> None:
+        if self.metrics is not None:
+            self.metrics.stopped(request)
+
     def rejected(self) -> None:
         if self.metrics is not None:
             self.metrics.rejected()

@@ -203,8 +203,10 @@ class Server:
             async with contextlib.aclosing(
                 self._client.run(prompt, asked.sampling, asked.priority)
             ) as answer:
-                async for _, piece in answer:
+                async for request, piece in answer:
                     found.put_nowait((choice, choice.take(piece), piece))
+                    if choice.finish and not piece.finish:
+                        self._client.stopped(request)
                     if choice.finish:
                         return  # also where a stop came first: leaving aborts
 

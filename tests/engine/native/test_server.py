@@ -124,7 +124,10 @@ def test_a_chat_is_answered_whole_and_streamed_alike(server: Served) -> None:
 def test_a_stop_ends_the_answer_before_its_text(server: Served) -> None:
     text = server.post("/v1/completions", body("abc", 40))[1]["choices"][0]["text"]
     stop = text[len(text) // 2 : len(text) // 2 + 3]
+    ended = 'vllm:request_success_total{engine="0",finished_reason="stop",model_name="tiny"}'
+    before = server.page()[ended]
     choice = server.post("/v1/completions", body("abc", 40, stop=[stop]))[1]["choices"][0]
+    assert server.page()[ended] == before + 1
     assert choice["finish_reason"] == "stop"
     assert choice["text"] == text[: text.index(stop)]
 
