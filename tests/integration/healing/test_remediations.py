@@ -28,8 +28,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 REPORT: Final[Path] = ROOT / "build" / "remediations.json"
 ENGINES: Final = 3
-RATE: Final = 3.0
-"""Requests a second to each fleet, each a stream of half a second to one and a half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,8 @@ class Course:
     times: int
     speed_up: int
     scrape_seconds: int
+    rate: float
+    """Requests a second, each a stream of half a second to one and a half."""
 
     @property
     def healing(self) -> Json:
@@ -53,8 +53,8 @@ class Course:
 
 
 COURSES: Final = (
-    *(Course(f"fragmented {n}", "fragmentation", 60, 4, 45, 20) for n in range(1, 5)),
-    *(Course(f"slow {n}", "throughputDrop", 60, 2, 36, 10) for n in range(1, 3)),
+    *(Course(f"fragmented {n}", "fragmentation", 60, 4, 45, 20, 3.0) for n in range(1, 5)),
+    *(Course(f"slow {n}", "throughputDrop", 60, 2, 36, 10, 6.0) for n in range(1, 3)),
 )
 
 
@@ -97,7 +97,7 @@ def run(course: Course, fleet: Fleet) -> Came:
     """Under load, one fault after the other, each mended before the next."""
     fleet.wait_until_ready(2 * PATIENCE)
     trouble = ""
-    with fleet.traffic(short=RATE) as sent:
+    with fleet.traffic(short=course.rate) as sent:
         for number in range(course.times):
             victim = fleet.pods()[0]
             _wait_until_known(fleet, course, victim)
