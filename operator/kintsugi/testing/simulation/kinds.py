@@ -146,17 +146,25 @@ def orphaned_blocks(trial: Trial, pod: Pod, luck: random.Random) -> float:
 def collapsed(trial: Trial, pod: Pod, luck: random.Random) -> float:
     """The scheduler lets one request in at a time, a third of those that come or fewer, and a router sends on.
 
-    Where the router looks at load, hardly anybody waits, and it is no fault that users feel: not simulated. Bars count
-    from the moment at which all that ran before are done and a queue stands.
+    Where the router looks at load, hardly anybody waits, and it is no fault that users feel: not simulated. Where
+    prefills last ten seconds and more they excuse a queue (slow §4), so prompts are short here. Bars count from the
+    moment at which all that ran before are done and a queue stands.
     """
     world, ranks = trial.world, sum(len(p.engines) for p in trial.world.pods)
     world.least_request = False
+    world.traffic.no_longer_than(COLLAPSED_LONGEST_PROMPT)
     each = world.traffic.at_least(COLLAPSED_LEAST_RATE * ranks) / ranks
     trial.peek(luck.random())
     for engine in pod.engines:
         engine.admit_every = min(luck.uniform(3.0, 6.0) / each, COLLAPSED_MOST_SECONDS)
-    _until(trial, lambda: all(e.shown.running <= 1 and e.shown.waiting >= 3 for e in pod.engines))
+    _until(trial, lambda: all(_starves(engine) for engine in pod.engines))
     return world.t
+
+
+def _starves(engine: RankEngine) -> bool:
+    """Only short prompts are left, few run and some wait."""
+    short = all(request.prompt <= COLLAPSED_LONGEST_PROMPT for request in engine.queue)
+    return short and engine.shown.running <= 1 and engine.shown.waiting >= 3
 
 
 def growing(trial: Trial, pod: Pod, luck: random.Random) -> float:
@@ -218,6 +226,7 @@ def device_unhealthy(trial: Trial, pod: Pod, luck: random.Random) -> float:
 
 COLLAPSED_LEAST_RATE: Final = 0.15
 """Requests a second of each rank: of fewer no queue comes about in time."""
+COLLAPSED_LONGEST_PROMPT: Final = 16_000
 COLLAPSED_MOST_SECONDS: Final = 35.0
 """Between two admissions; with none for longer it would be an engine without a step (`stalled`)."""
 GROWTH_LEAST_AGE: Final = 12_600.0

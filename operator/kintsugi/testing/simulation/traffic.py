@@ -34,6 +34,7 @@ class Traffic:
         """Share of requests that fail whoever serves them."""
         self._prompt = math.log(temper.prompt)
         self._output = math.log(temper.output)
+        self._longest = temper.longest
         self._shift = 0.0
         self._shift_until = -1.0
 
@@ -45,6 +46,11 @@ class Traffic:
         """From now on the whole pool gets `rate` requests a second on average, if it got fewer; what it gets."""
         self._peak = max(self._peak, rate)
         return self._peak
+
+    def no_longer_than(self, tokens: int) -> None:
+        """From now on no prompt is longer, and half of them are a quarter of it or shorter."""
+        self._longest = min(self._longest, tokens)
+        self._prompt = min(self._prompt, math.log(tokens / 4))
 
     def rate(self, t: float) -> float:
         """Requests a second of the whole pool."""
@@ -84,7 +90,7 @@ class Traffic:
         """One request."""
         luck, temper = self._luck, self._temper
         prompt = int(math.exp(luck.gauss(self._prompt + self._shift, temper.prompt_spread)))
-        prompt = max(8, min(prompt, temper.longest))
+        prompt = max(8, min(prompt, self._longest))
         hits = temper.hits * luck.random() * 1.25
         if temper.giants and luck.random() < temper.giants:
             prompt, hits = temper.longest, 0.0
