@@ -6,6 +6,7 @@ question goes through a socket on loopback, one port a pod. The clock is simulat
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -231,3 +232,28 @@ async def served(
         yield scene
     finally:
         await scene.engines.close()
+
+
+def replaced(**values: float) -> Callable[[str], str]:
+    """The engine's page with other values of some `vllm:` series."""
+
+    def page(text: str) -> str:
+        for name, value in values.items():
+            text = re.sub(rf"^(vllm:{name}\{{[^}}]*\}}) \S+$", rf"\g<1> {value}", text, flags=re.MULTILINE)
+        return text
+
+    return page
+
+
+def without(*parts: str) -> Callable[[str], str]:
+    """The engine's page without the lines that hold one of `parts`."""
+    return lambda text: "".join(
+        line + "\n" for line in text.splitlines() if not any(part in line for part in parts)
+    )
+
+
+def nothing_happened(scene: ServedScene) -> None:
+    """No attempt, nobody withdrawn, nobody removed."""
+    assert scene.remediations() == []
+    assert scene.removals() == []
+    assert {scene.rotation(name) for name in scene.names_of("short")} == {"in"}

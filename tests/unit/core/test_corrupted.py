@@ -1,99 +1,15 @@
 """Wrong answers to known questions: who is convicted, who never is, and what is asked (hang paper §4, test 16)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from kintsugi.core.finding import Detector, Finding, Severity
-from kintsugi.core.known_answers import LETTERS, NAMES, QUESTIONS, TOKENS, WITH_MARGIN
-from kintsugi.core.snapshot import Answer, Canary, CanaryOutcome, CanaryResult
-from tests.unit.core.staging import EPOCH, Engine, Rank, Stage, deployment
-
-BORN = {"started_at": EPOCH - 700.0, "ready_since": EPOCH - 599.0}
-"""A process whose warm-up is over in the first pass."""
-Mouth = Callable[[str], Answer | None]
-
-
-def well(name: str) -> Answer:
-    return Answer(f"right {name}", 9.0)
-
-
-def wrong_on(*names: str) -> Mouth:
-    return lambda name: Answer("nonsense", 9.0) if name in names else well(name)
-
-
-def unsure_of(*names: str) -> Mouth:
-    return lambda name: Answer(f"right {name}", 0.4) if name in names else well(name)
-
-
-@dataclass
-class Pool:
-    """Instances of one pool that step, and answer questions as their mouths say."""
-
-    size: int = 3
-    stage: Stage = field(default_factory=lambda: Stage(deployment()))
-    mouths: dict[str, Mouth] = field(default_factory=dict)
-    asked: dict[str, list[str]] = field(default_factory=dict)
-    engines: dict[str, Engine] = field(default_factory=dict)
-    extra: dict[str, Callable[[str], str]] = field(default_factory=dict)
-    """By instance: what its page becomes."""
-    outcomes: dict[str, tuple[CanaryOutcome, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for number in range(self.size):
-            self.engines[f"pod-{number}"] = Engine([Rank(running=2)])
-
-    def run(self, seconds: float, **changes: object) -> "Pool":
-        for _ in range(round(seconds / self.stage.step)):
-            self.look(**changes)
-        return self
-
-    def look(self, **changes: object) -> None:
-        pages = {}
-        for uid, engine in self.engines.items():
-            engine.ranks[0].steps += 50
-            engine.ranks[0].first_tokens += 2
-            pages[uid] = self.extra.get(uid, str)(engine.page())
-        fields: dict[str, Any] = {uid.replace("-", "_"): {**BORN, **dict(changes)} for uid in pages}
-        judged = self.stage.look(pages, **fields)
-        self.stage.answer_all()
-        for question in judged.questions:
-            self.answer(question)
-
-    def answer(self, canary: Canary) -> None:
-        assert canary.question is not None
-        uid, name = canary.process.uid, canary.question.name
-        self.asked.setdefault(uid, []).append(name)
-        outcome, status = self.outcomes.get(uid, (CanaryOutcome.ANSWERED, 200))
-        said = self.mouths.get(uid, well)(name) if outcome is CanaryOutcome.ANSWERED else None
-        if said is not None and not canary.question.margin:
-            said = Answer(said.token)
-        self.stage.ended.append(CanaryResult(canary, outcome, self.stage.mono + 0.2, status, said))
-
-    def findings(self, uid: str = "pod-0") -> list[Finding]:
-        assert self.stage.last is not None
-        found = self.stage.last.verdicts[uid].findings
-        return [each for each in found if each.detector is Detector.CORRUPTED]
-
-    def said(self, uid: str = "pod-0") -> list[str]:
-        return [each.reason for each in self.findings(uid)]
-
-    def sick(self) -> list[str]:
-        assert self.stage.last is not None
-        return [uid for uid, verdict in self.stage.last.verdicts.items() if verdict.sick() is not None]
-
-    def cleared(self, uid: str = "pod-0") -> bool:
-        assert self.stage.last is not None
-        return Detector.CORRUPTED in self.stage.last.verdicts[uid].cleared
-
-
-def fallen(size: int = 3, wrong: int = 5, calm: float = 120.0) -> Pool:
-    """A pool that was well at its start, whose first instance then answers `wrong` of the questions wrong."""
-    pool = Pool(size).run(calm)
-    pool.mouths["pod-0"] = wrong_on(*NAMES[:wrong])
-    return pool
+from kintsugi.core.finding import Severity
+from kintsugi.core.known_answers import NAMES, TOKENS
+from kintsugi.core.snapshot import Answer, Canary, CanaryOutcome
+from tests.unit.core.answering import BORN, Pool, fallen, unsure_of, well, wrong_on
+from tests.unit.core.staging import EPOCH, Rank
 
 
 def test_five_of_eight_wrong_in_two_bursts_where_siblings_are_right_is_sick() -> None:
@@ -398,12 +314,3 @@ def test_our_own_lateness_drops_a_burst_under_way() -> None:
     assert not any(p.answers.pair for p in pool.stage.memory.processes.values())
     assert pool.run(55).sick() == []
     assert pool.run(600).sick() == ["pod-0"]
-
-
-def test_questions_are_short_at_borders_and_long_and_end_in_different_tokens() -> None:
-    lengths = sorted(len(question.prompt) for question in QUESTIONS)
-    assert lengths == [13, 24, 128, 129, 256, 257, 1025, 4096]
-    assert {q.margin for q in WITH_MARGIN} == {True}
-    assert [q.prompt for q in WITH_MARGIN] == [q.prompt for q in QUESTIONS]
-    assert all(0 <= token <= LETTERS + 2 for question in QUESTIONS for token in question.prompt)
-    assert len({question.prompt[:13] for question in QUESTIONS}) == len(QUESTIONS)
