@@ -160,6 +160,17 @@ def test_a_trigger_whose_series_is_not_exported_is_called_blind() -> None:
     assert "BLIND: not judged" in text(raw)
 
 
+def test_every_trigger_is_called_blind_for_a_series_of_the_metric_contract() -> None:
+    raw = healthy()
+    missing = (
+        "not exported, so not judged: kintsugi_container_memory_anonymous_bytes, vllm:request_success_total; "
+        "only observed for it: errors, memoryGrowth"
+    )
+    raw["status"]["conditions"] = [condition("DataFresh", "True", "SeriesMissing", missing)]
+    blind = {each["trigger"] for each in report(raw)["watched"] if each["blind"]}
+    assert blind == {"errors", "memoryGrowth"}
+
+
 def test_a_trigger_that_only_observes_says_how_to_come_to_trust_it() -> None:
     raw = healthy()
     raw["spec"]["healing"] = {"mode": "Observe"}

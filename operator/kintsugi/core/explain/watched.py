@@ -9,8 +9,9 @@ from kintsugi.api.condition import find_condition
 from kintsugi.api.healing import ADVICE_ONLY, HealingSpec, Trigger, Triggers
 from kintsugi.core.explain.case import Case
 from kintsugi.core.finding import Detector
-from kintsugi.core.metric_contract import SOURCES
+from kintsugi.core.metric_contract import GPU_SERIES, NEEDS, SOURCES, name_in
 from kintsugi.core.series import TABLE
+from kintsugi_engine import contract
 
 Json: TypeAlias = dict[str, Any]
 
@@ -25,7 +26,7 @@ class TriggerWords:
     signal: str = ""
     """The operator's own metric that shows how near to the line healthy instances come; '' where there is none."""
     needs: tuple[str, ...] = ()
-    """What DataFresh calls the series that it can't do without."""
+    """What DataFresh calls what it can't do without beside the series of `core.metric_contract`."""
 
 
 def _stall(t: Triggers) -> str:
@@ -47,7 +48,6 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
         _stall,
         "three canaries of one token each stay unanswered, and no step counter moves; one step or one answer ends it",
         signal="flat_seconds",
-        needs=("vllm:iteration_tokens_total",),
     ),
     "fragmentation": TriggerWords(
         "memory that is free but in pieces",
@@ -64,7 +64,6 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
         "a whole window over the line, against its own past and against siblings alike, and two clocks that agree; the "
         "figure is lostPercent in status.instances[].signals, which healthy weeks keep far below the line",
         signal="lost_percent",
-        needs=("vllm:inter_token_latency_seconds", "vllm:iteration_tokens_total"),
     ),
     "errors": TriggerWords(
         "requests that fail here and not in siblings",
@@ -83,6 +82,7 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
         lambda t: f"reaches it within {t.memory_growth.horizon_seconds} s",
         "a trend over hours, and a forecast within the horizon",
         signal="memory_percent",
+        needs=(contract.CONTAINER_MEMORY_ANONYMOUS, "resources.limits.memory"),
     ),
     "deviceHealth": TriggerWords(
         "a GPU that its device plugin calls unhealthy",
@@ -117,6 +117,7 @@ TRIGGER_WORDS: Final[Mapping[str, TriggerWords]] = {
         lambda t: f"outside {t.gpu_utilization.min_percent} to {t.gpu_utilization.max_percent} %",
         "it never acts",
         signal="gpu_utilization_percent",
+        needs=(GPU_SERIES,),
     ),
 }
 """By trigger, surest first; advice last."""
@@ -188,10 +189,12 @@ def _blind(case: Case, name: str) -> str:
 
 
 def _needs(case: Case, name: str) -> tuple[str, ...]:
-    if name != "fragmentation" or case.spec is None:
-        return TRIGGER_WORDS[name].needs
-    sources = case.spec.healing.triggers.fragmentation.sources
-    return tuple(TABLE[SOURCES[source]].names[0].metric for source in sources)
+    """What DataFresh calls each thing that the trigger can't do without."""
+    if name == "fragmentation" and case.spec is not None:
+        sources = case.spec.healing.triggers.fragmentation.sources
+        return tuple(TABLE[SOURCES[source]].names[0].metric for source in sources)
+    signals = NEEDS.get(Detector(name), ())
+    return tuple(dict.fromkeys((*(name_in(signal, None) for signal in signals), *TRIGGER_WORDS[name].needs)))
 
 
 def _query(case: Case, words: TriggerWords) -> str:
