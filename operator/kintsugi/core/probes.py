@@ -6,7 +6,7 @@ from typing import Final
 
 from kintsugi.core.detect.collapsed import Ask, ask_due
 from kintsugi.core.detect.corrupted import Kind
-from kintsugi.core.detect.erroring import canaries_due
+from kintsugi.core.detect.erroring import canaries_due, control_due
 from kintsugi.core.detect.stalled import due, sent
 from kintsugi.core.known_answers import QUESTIONS, WITH_MARGIN
 from kintsugi.core.look import Look
@@ -56,9 +56,17 @@ def witnesses(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary,
     found: list[Canary] = []
     for look in looks:
         process = look.process
-        if process is None or process.errors.round is None or not _may_be_asked(look, mono, times):
+        if process is None or (process.errors.round is None and not process.errors.control):
+            continue
+        if not _may_be_asked(look, mono, times):
             continue
         ranks = [rank for rank in sorted(process.ranks) if _RANK.fullmatch(rank)] or [DEFAULT_RANK]
+        if process.errors.round is None:
+            if control_due(process.errors, mono, times):
+                process.errors.control_at = mono
+                id_ = f"{CANARY_REQUEST_ID_PREFIX}{ranks[0]}-{look.instance.uid[:8]}-{round(mono * 1000)}-c"
+                found.append(Canary(id_, process.key, ranks[0], mono))
+            continue
         outcomes = process.errors.round.outcomes
         for _ in range(canaries_due(process.errors, mono, times)):
             number = len(outcomes)

@@ -11,6 +11,7 @@ from kintsugi.core.detect.erroring import (
     Erring,
     ErrorState,
     canaries_due,
+    control_due,
     counts,
     errors_pass,
     hear,
@@ -196,6 +197,27 @@ def test_canaries_that_nobody_in_the_pool_ever_answered_convict_nobody() -> None
     play(engines, failing(engines[0], good=0.5, bad=0.5), 60)
     assert engines[0].asked == 20
     assert not engines[0].state.sick
+
+
+def test_a_busy_sibling_that_was_never_asked_is_asked_once_so_that_failing_canaries_can_be_believed() -> None:
+    sick, sibling = Engine("pod-1", ErrorState(), fails=lambda n: True), Engine("pod-2", ErrorState())
+    fail, asked = failing(sick, good=0.5, bad=0.5), []
+
+    def move(number: int) -> None:
+        fail(number)
+        mono = 5.0 * number
+        if control_due(sibling.state, mono, TIMES):
+            sibling.state.control_at = mono
+            asked.append(mono)
+            canary = Canary("control", ProcessKey("pod-2", 0.0), "0", mono)
+            hear(sibling.state, [CanaryResult(canary, CanaryOutcome.ANSWERED, mono)])
+
+    play([sick, sibling], move, 40)
+
+    assert said(sick) == ("Erroring", Severity.SICK)
+    assert len(asked) == 1
+    assert not sibling.state.control
+    assert said(sibling) is None
 
 
 def test_own_canaries_are_neither_requests_nor_errors() -> None:

@@ -88,6 +88,10 @@ class ErrorState:
     """Canaries outside rounds that failed in a row."""
     answered: bool = False
     """A canary of ours was answered in this process: such requests can succeed."""
+    control: bool = False
+    """A sibling is asked in a round, and none of the pool ever answered a canary: this one is to be asked, too."""
+    control_at: float | None = None
+    """When it was last asked so. Monotonic seconds."""
     counts: Counts = NOTHING
     suspected: bool = False
     """The counts, or three idle canaries, ask for a round."""
@@ -188,6 +192,9 @@ def errors_pass(entries: Iterable[Erring], mono: float, now: float, times: Times
         for entry in pool:
             if entry.judged:
                 _judge(entry, shown, works, mono, now, times, share)
+        asked = not works and any(entry.state.round is not None for entry in pool)
+        for entry in pool:
+            entry.state.control = asked and entry.judged and entry.state.round is None
 
 
 def _judge(
@@ -220,6 +227,11 @@ def _judge(
     ended = asked is None or (asked.over(mono, times) and mono - asked.began >= times.erroring_again)
     if wanted and ended:
         state.round = Round(mono)
+
+
+def control_due(state: ErrorState, mono: float, times: Times) -> bool:
+    """Whether one canary goes out now to an engine that is not suspected: busy engines are asked nothing otherwise."""
+    return state.control and (state.control_at is None or mono - state.control_at >= times.erroring_round)
 
 
 def canaries_due(state: ErrorState, mono: float, times: Times) -> int:
