@@ -1,4 +1,4 @@
-"""Incidents of reading metrics (MET) through the real reading path: pages over HTTP, the operator's adapter, its judge, its loop.
+"""Incidents of reading metrics (MET) over HTTP, read by the operator's adapter, judged by its judge, in its loop.
 
 Each test begins with the scenario's id. Time is simulated; what the incident shows is on the pages, in its own figures.
 """

@@ -1,4 +1,4 @@
-"""Engines that are sick, or only look like it (SICK, S26), through the real reading path: pages over HTTP, the operator's adapter, its judge, its loop.
+"""Engines that are sick, or only look like it (SICK and S26), over HTTP, read and judged as in production.
 
 Each test begins with the scenario's id. Time is simulated; what the incident shows is on the pages, in its own figures.
 """
