@@ -12,8 +12,8 @@ from kintsugi.testing.cluster.kubelet import Start
 from kintsugi.testing.cluster.store import Json
 from tests.scenarios.stage import Scene, warm
 
-SICK = {"fragmentation": 0.4}
-WELL = {"fragmentation": 0.05}
+SICK: dict[str, Any] = {"fragmentation": 0.4}
+WELL: dict[str, Any] = {"fragmentation": 0.05}
 
 
 async def fleet(pool: int = 4, spare: int = 1, **more: Any) -> tuple[Scene, list[str]]:
