@@ -71,8 +71,8 @@ async def _serve(options: Options) -> int:
         loop.add_signal_handler(number, ended.set)
     relay = _Relay()
     client = Client(options, relay, lambda _: ended.set())
+    reading = asyncio.create_task(asyncio.to_thread(load_text, options))
     try:
-        text = await asyncio.to_thread(load_text, options)
         waiting = asyncio.create_task(ended.wait())
         facts = asyncio.create_task(client.facts())
         await asyncio.wait({waiting, facts}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +80,8 @@ async def _serve(options: Options) -> int:
         if not facts.done():
             facts.cancel()
             return 0  # told to end before the start was over
-        found = await facts
+        found = await facts  # what the engine says of the folder says more than what the tokenizer does
+        text = await reading
         metrics = relay.metrics = Metrics(options.served_names[0], found)
         now = int(time.clock_gettime(time.CLOCK_REALTIME))
         server = Server(options, client, found, metrics, text, _defaults(options), now)
@@ -104,6 +105,7 @@ async def _serve(options: Options) -> int:
             return 1
         return 0
     finally:
+        await asyncio.gather(reading, return_exceptions=True)
         listening.close()
         await client.close()
 

@@ -94,9 +94,8 @@ def load_text(options: Options) -> Text:
     try:
         tokenizer = AutoTokenizer.from_pretrained(options.model, revision=options.revision)
     except Exception as error:  # transformers raises what it likes
-        raise Refused(
-            f"--model {options.model}: its tokenizer can't be loaded: {str(error)[:300]}"
-        ) from error
+        why = " ".join(str(error).split())[:300]
+        raise Refused(f"--model {options.model}: its tokenizer can't be loaded: {why}") from error
     if not getattr(tokenizer, "is_fast", False):
         raise Refused(
             f"--model {options.model}: its tokenizer has no tokenizer.json, which the native runtime needs"
