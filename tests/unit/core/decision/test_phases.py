@@ -16,7 +16,7 @@ from tests.unit.core.decision.watching import NO_ROOM, ROOM, only, phase, sick
 from tests.unit.core.decision.world import Pod, World, running_world
 
 Step = tuple[str | None, str, str | None]
-RECOMMEND = {"mode": "Recommend"}
+RECOMMEND: dict[str, Any] = {"mode": "Recommend"}
 ELSEWHERE = {
     (None, "Done", "Exhausted"): "tests/scenarios/test_safety_rules_of_acting.py, rule 22",
     ("Quarantined", "Done", "Exhausted"): "tests/scenarios/test_safety_rules_of_acting.py, rule 22",
