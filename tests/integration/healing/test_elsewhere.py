@@ -8,7 +8,7 @@ import pytest
 
 from kintsugi.core import names
 from tests.cluster.cluster import Cluster
-from tests.integration.fleet import PATIENCE, Fleet, is_ready
+from tests.integration.fleet import PATIENCE, Fleet, is_ready, manifest
 from tests.integration.healing.conftest import NewFleet
 from tests.integration.sight import Json
 
@@ -65,7 +65,7 @@ def refused_in(fleet: Fleet) -> set[str]:
     }
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(560)
 def test_a_sick_gpu_is_left_for_another_node_and_a_node_that_refuses_pods_is_avoided(
     new_fleet: NewFleet, sick_gpus: Cluster
 ) -> None:
@@ -74,10 +74,9 @@ def test_a_sick_gpu_is_left_for_another_node_and_a_node_that_refuses_pods_is_avo
     mine = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [mine]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    moved.apply({"short": 2}, healing=WHOLE_LADDER)
-    template = moved.manifest["spec"].get("podTemplate", {})
+    template = manifest(moved.image, {"short": 2})["spec"].get("podTemplate", {})
     template.setdefault("spec", {})["affinity"] = affinity
-    moved.edit(podTemplate=template)
+    moved.apply({"short": 2}, WHOLE_LADDER, podTemplate=template)
     pods = moved.wait_until_ready()
     victim = next(pod for pod in pods if node_of(pod) != "node3")
     other = next(pod for pod in pods if pod is not victim)
@@ -85,7 +84,7 @@ def test_a_sick_gpu_is_left_for_another_node_and_a_node_that_refuses_pods_is_avo
 
     # From now on node3 offers GPUs and gives none; three pods on three nodes, so that one is sent there.
     sick_gpus.refuse_gpus("node3")
-    refused.apply({"short": 3}, healing=WHOLE_LADDER)
+    refused.apply({"short": 3}, WHOLE_LADDER)
     time.sleep(2.0)
     sick_gpus.set_gpu_health(node, int(gpu.rpartition("-")[2]), healthy=False)
 
