@@ -9,7 +9,7 @@ more than all of a pool: with one victim in each of six fleets the operator woul
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -110,6 +110,12 @@ def run(course: Course, fleet: Fleet) -> Came:
     return Came(course, tuple(fleet.mends()), tuple(sent), trouble)
 
 
+def _came(course: Course, fleet: Fleet, told: "Future[Came]") -> Came:
+    """What a course came to, one that broke off included."""
+    trouble = told.exception()
+    return told.result() if trouble is None else Came(course, tuple(fleet.mends()), (), repr(trouble))
+
+
 def _wait_until_known(fleet: Fleet, course: Course, pod: Json) -> None:
     """Until the engine is warm and its calm state is known, without which nobody could tell that a restart helps."""
     times = fleet.times
@@ -155,7 +161,8 @@ def test_twenty_remediations_of_engines_that_still_serve_fail_no_request(
     fleets: dict[Course, Fleet], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with ThreadPoolExecutor(len(fleets)) as side_by_side:
-        came = tuple(side_by_side.map(run, fleets, fleets.values()))
+        under_way = [(course, side_by_side.submit(run, course, fleet)) for course, fleet in fleets.items()]
+    came = tuple(_came(course, fleets[course], told) for course, told in under_way)
     document = write(came)
     with capsys.disabled():
         print()
