@@ -267,6 +267,7 @@ class NodeRoom:
     ready: bool
     schedulable: bool
     gpus_free: int
+    """Negative where more are in use than its device plugin calls healthy."""
     labels: Mapping[str, str] = field(default_factory=dict)
     cordoned: bool = False
     taints: tuple[Mapping[str, Any], ...] = ()

@@ -357,7 +357,7 @@ def test_gpus_of_a_node_are_what_pods_leave_over() -> None:
     ]
     assert node_rooms([node("a", 8), node("b", 8)], pods) == (
         NodeRoom("a", True, True, 4),
-        NodeRoom("b", True, True, 0),
+        NodeRoom("b", True, True, -1),
     )
 
 
