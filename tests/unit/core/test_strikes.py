@@ -15,8 +15,8 @@ NODES = (NodeRoom("n1", True, True, 8, {"kubernetes.io/hostname": "host1"}),)
 
 
 def pod(uid: str, node: str = "n1", pool: str = "short", sick: str = "") -> Instance:
-    devices = (Device("nvidia.com/gpu", "GPU-0", "Healthy"),)
-    devices += (Device("nvidia.com/gpu", sick, "Unhealthy"),) if sick else ()
+    devices = [Device("nvidia.com/gpu", "GPU-0", "Healthy")]
+    devices += [Device("nvidia.com/gpu", sick, "Unhealthy")] if sick else []
     return Instance(
         name=uid,
         uid=uid,
@@ -39,7 +39,7 @@ def pod(uid: str, node: str = "n1", pool: str = "short", sick: str = "") -> Inst
         pod_ip="",
         annotations={},
         scrape=Failed(Failure.PENDING, "", 0.0),
-        devices=devices,
+        devices=tuple(devices),
     )
 
 
