@@ -68,7 +68,7 @@ async def test_an_engine_that_hangs_when_asked_to_compact_goes_to_the_next_rung_
     async def never(address: object, timeout: float) -> bool:
         return False
 
-    scene.engines.compact = never  # type: ignore[method-assign,assignment]
+    scene.engines.compact = never  # type: ignore[method-assign]
     await scene.until_removed(within=2400)
     first = min(scene.remediations(), key=lambda mend: mend.spec.attempt)
     assert (first.spec.remedy, first.status.outcome) == ("Compact", "NotCured")

@@ -174,18 +174,17 @@ async def test_s55_recovery_while_it_is_held_gives_the_instance_back() -> None:
 
 async def test_a_fault_that_comes_back_within_the_memory_is_moved_and_then_given_up() -> None:
     scene = await warm({"short": 3}, nodes=4, then=15)
-    where = []
+    where: list[str] = []
+    victim = scene.names_of("short")[0]
     for remedy in ("Recreate", "RecreateElsewhere"):
-        victim = (
-            scene.newest().status.replacement.name if scene.remediations() else scene.names_of("short")[0]
-        )  # type: ignore[union-attr]
         where.append(scene.node(victim))
         scene.engines.change(victim, hung=True)
         await scene.until_removed(len(where))
         done = await scene.until_done()
         assert (done.spec.remedy, done.status.outcome) == (remedy, "Cured")
-    assert done.status.replacement is not None
-    last = done.status.replacement.name
+        assert done.status.replacement is not None
+        victim = done.status.replacement.name
+    last = victim
     assert scene.node(last) != where[1]
     scene.engines.change(last, hung=True)
     await scene.until_withdrawn(last)
