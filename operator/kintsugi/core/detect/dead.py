@@ -72,7 +72,9 @@ def is_down(state: PodState, instance: Instance) -> bool:
 
 def was_refused(instance: Instance) -> bool:
     """Whether the kubelet did not take a pod that the scheduler had bound to its node: no container of it ran (S24)."""
-    ended = instance.last_termination  # a kubelet that knows nothing of a container calls it ContainerStatusUnknown
+    ended = (
+        instance.last_termination
+    )  # a kubelet that knows nothing of a container calls it ContainerStatusUnknown
     known = ended is not None and ended.reason != "ContainerStatusUnknown"
     ran = instance.started_at is not None or instance.restarts > 0 or known
     return instance.phase == "Failed" and not ran and NOT_TAKEN.match(instance.phase_reason) is not None
