@@ -1,7 +1,7 @@
 """Twenty remediations of engines that still serve, under streams that never pause: not one request may fail.
 
 Six fleets of three engines and one spare GPU each fill the cluster; four lose their memory to fragmentation, two
-their speed, one engine at a time. So that twenty fit into minutes, the clock runs 45 (slow engines: 36) times as fast, the
+their speed, one engine at a time. So that twenty fit into minutes, the clock runs thirty times as fast, the
 budgets are 50 removals of a pool in its half hour and 200 of the operator in its hour, and a storm is only what strikes
 more than all of a pool: with one victim in each of six fleets the operator would rightly call it one.
 """
@@ -53,8 +53,8 @@ class Course:
 
 
 COURSES: Final = (
-    *(Course(f"fragmented {n}", "fragmentation", 60, 4, 45, 20, 3.0) for n in range(1, 5)),
-    *(Course(f"slow {n}", "throughputDrop", 60, 2, 36, 10, 6.0) for n in range(1, 3)),
+    *(Course(f"fragmented {n}", "fragmentation", 60, 4, 30, 16, 3.0) for n in range(1, 5)),
+    *(Course(f"slow {n}", "throughputDrop", 60, 2, 30, 10, 6.0) for n in range(1, 3)),
 )
 
 
