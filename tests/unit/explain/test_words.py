@@ -23,6 +23,7 @@ DETECT = Path(str(detect.__file__)).parent
 CAMEL = re.compile(r"(?:[A-Z][a-z]+)+")
 NO_REASONS = {
     *("Failed", "Succeeded", "Running", "Pending", "ContainerCreating", "PodInitializing"),
+    "ContainerStatusUnknown",
     *("Allocator", "OrphanedBlocks", "BlockWaste"),
     *("CostModel", "Healthy", "Unhealthy"),
 }
