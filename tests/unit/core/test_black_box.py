@@ -118,7 +118,7 @@ def test_container_statuses_come_engine_first_and_without_secrets() -> None:
 
 
 def test_events_are_told_in_the_order_of_time() -> None:
-    events = [
+    events: list[dict[str, object]] = [
         {"lastTimestamp": "2027-01-15T08:02:00Z", "reason": "BackOff", "message": "back-off", "count": 7},
         {"eventTime": "2027-01-15T08:01:00Z", "reason": "Unhealthy", "note": "probe failed"},
     ]
