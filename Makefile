@@ -32,7 +32,7 @@ test: setup  ## Every test but the slow ones, on a real cluster where this machi
 # chose no test of this group.
 .test-alone .test-live: MAYBE_NONE = $(if $(ARGS),|| test $$? = 5)
 .test-alone:
-	nice -n 10 $(BIN)/pytest -m 'not slow and not cluster' $(ARGS) $(MAYBE_NONE)
+	nice -n 10 $(BIN)/pytest -m 'not slow and not cluster' -n $(SIDE_BY_SIDE) --dist worksteal $(ARGS) $(MAYBE_NONE)
 
 .test-live:
 	$(BIN)/pytest -m 'not slow and cluster' $(ARGS) $(MAYBE_NONE)

@@ -129,7 +129,24 @@ class Scene:
         except TimeoutError as late:
             settled, self.remark = False, f"{self.remark} {late}".strip()
         victims = self.fleet.ended() - self.others
+        if len(victims) > allowed:
+            self.remark = f"{self.remark} ended: {self._last_seen(victims)}".strip()
         return Tally(name, len(victims), allowed, self._doubles(victims), settled, self.remark)
+
+    def _last_seen(self, uids: set[str]) -> str:
+        """For each of these pods its node, phase and conditions when it was last seen."""
+        seen = {one.uid: one.object for one in self.fleet.sight.seen("pods") if one.uid in uids}
+        return json.dumps(
+            {
+                pod["metadata"]["name"]: [
+                    pod["spec"].get("nodeName"),
+                    pod["status"].get("phase"),
+                    pod["status"].get("reason"),
+                    [c.get("reason") for c in pod["status"].get("conditions", ()) if c.get("reason")],
+                ]
+                for pod in seen.values()
+            }
+        )
 
     def _doubles(self, victims: set[str]) -> int:
         """Evictions of a pod beyond its first, finished removals of an instance beyond one, replacements too many."""

@@ -124,14 +124,15 @@ def cleared_while_it_drains(scene: Scene) -> None:
     victim = scene.victim("fragmentation", percent=60)
     name, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
     fleet.wait_until_withdrawn(victim, STEP)
-    last = stream(fleet, victim, 1600)
-    scene.until("it is let go", lambda: MEMBER_LABEL not in _labels(fleet, name))
-    fleet.engines.clear(name)
-    scene.until("it is over", lambda: scene.phases() == ["Done"], 2 * STEP)
-    assert fleet.mends()[0]["status"]["outcome"] == "Cancelled"
-    assert fleet.ended() == {uid}
-    said, _ = last.communicate(timeout=60)
-    assert last.returncode == 0, f"the stream was cut: {said}"
+    with stream(fleet, victim, 1600) as last:
+        scene.until("it is let go", lambda: MEMBER_LABEL not in _labels(fleet, name))
+        fleet.engines.clear(name)
+        scene.until("it is over", lambda: scene.phases() == ["Done"], 2 * STEP)
+        status = fleet.mends()[0]["status"]
+        assert status["outcome"] == "Cancelled", status
+        assert fleet.ended() == {uid}
+        said, _ = last.communicate(timeout=60)
+        assert last.returncode == 0, f"the stream was cut: {said}"
 
 
 def _labels(fleet: Fleet, pod: str) -> Json:
