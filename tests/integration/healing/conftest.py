@@ -35,7 +35,7 @@ from tests.integration.installed import NAMESPACE, Release, make_namespace, oper
 NewFleet = Callable[[], Fleet]
 
 
-NODES, GPUS = 3, 8
+NODES, GPUS = 3, 10
 """Of each node: the fleets of a file warm up side by side, and each has room for one more engine."""
 
 
