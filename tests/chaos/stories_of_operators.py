@@ -17,7 +17,8 @@ from tests.integration.sight import Json
 BLACK_HOLE_SECONDS: Final = 90.0
 REFUSED_SECONDS: Final = 180.0
 TAKEOVER_SECONDS: Final = 60.0
-API_GONE_SECONDS: Final = 15.0
+API_GONE_SECONDS: Final = 8.0
+"""Shorter than the 15 s without a sign of life after which this cluster calls its nodes lost."""
 KUBE_PROXY_SECONDS: Final = 2.0
 """Until the nodes send nothing more to an address that left the EndpointSlice."""
 WEDGED_SECONDS: Final = 180.0
@@ -64,7 +65,7 @@ def killed(reached: Reached, fault: str = "hang") -> Callable[[Scene], None]:
         victim = scene.victim(fault)
         uid = victim["metadata"]["uid"]
         fleet.wait_until_withdrawn(victim, STEP)
-        with stream(fleet, victim, 1600) if fault == "fragmentation" else nullcontext() as last:
+        with stream(fleet, victim, 4000) if fault == "fragmentation" else nullcontext() as last:
             scene.until("the step is reached", lambda: reached(fleet, victim))
             restarts = operator.restarts()
             operator.kill()
