@@ -77,9 +77,11 @@ class Fleet:
     def close(self) -> None:
         """The deployment goes before its namespace, which Kubernetes empties only after half of the longest grace period of
         its pods: minutes in which the operator would still look after the fleet."""
-        self.sight.close()
-        self.kubectl("delete", "dsv4", "--all", "--wait=false")
-        self.kubectl("delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
+        try:
+            self.sight.close()
+        finally:
+            self.kubectl("delete", "dsv4", "--all", "--wait=false")
+            self.kubectl("delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """kubectl in the fleet's namespace."""

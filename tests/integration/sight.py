@@ -69,7 +69,7 @@ class Sight:
         self._closed.set()
         for response in list(self._open.values()):
             # One that has ended by itself, or is being closed by its reader just now, refuses to be shut down.
-            with suppress(ValueError, RuntimeError):
+            with suppress(ValueError, RuntimeError, OSError):
                 response.shutdown()
         for thread in self._threads:
             thread.join(10)

@@ -119,7 +119,8 @@ def test_a_sick_gpu_is_left_for_another_node_and_a_node_that_refuses_pods_is_avo
     assert "node3" not in map(node_of, refused.pods())
     turned_away = refused_in(refused)
     print({"refused": len(turned_away)})
-    assert 2 <= len(turned_away) <= 30
+    # Kubernetes makes the next pod at once: dozens on a busy machine until it is known that two were refused.
+    assert 2 <= len(turned_away) <= 150
     strike = next(s for s in refused.status["remediations"]["strikes"] if s["node"] == "node3")
     assert (strike["reason"], strike["device"]) == ("NodeRefused", "")
     assert refused.mends() == [], "nothing that served was touched"
