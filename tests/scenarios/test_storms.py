@@ -28,6 +28,23 @@ async def test_three_of_three_sick_at_once_are_all_kept_and_the_condition_says_w
         assert scene.serving() == 3, "what still serves goes on serving"
 
 
+async def test_a_storm_in_which_one_was_already_replaced_begins_no_attempt_over_and_over() -> None:
+    """An instance whose ladder is at its end would be given up: that, too, waits for the end of the storm."""
+    scene = await warm({"short": 3}, nodes=4, healing={"ladder": ["Recreate"]})
+    scene.engines.change(scene.names_of("short")[0], fragmentation=0.4)
+    await scene.until_removed()
+    await scene.until_done()
+    await scene.run(1800)
+    names = scene.names_of("short")
+    sicken(scene, names, "fragmentation")
+    await scene.run(1500)
+    assert scene.condition("HealingAllowed") == ("False", "Storm")
+    assert scene.withheld() == dict.fromkeys(names, "storm")
+    assert len(scene.removals()) == 1
+    assert scene.outcomes().count("Cancelled") <= 1
+    assert scene.serving() == 3
+
+
 async def test_a_storm_ends_by_itself_once_all_are_well_and_healing_goes_on() -> None:
     scene = await warm({"short": 3})
     names = scene.names_of("short")

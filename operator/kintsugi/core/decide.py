@@ -243,8 +243,11 @@ class _Healing:
                 self.shadows.append(Shadow(instance.uid, finding.detector.value, climb.remedy))
             self._withhold(instance.name, closed)
             return
-        self.answers[reserved.id] = answers
         step = advance(reserved, self._world(reserved, view))
+        if step.active.outcome == "Cancelled":  # else the next pass would begin, and cancel, the next one
+            self._withhold(instance.name, Answer("ladder", False, f"not begun: {step.active.message}"))
+            return
+        self.answers[reserved.id] = answers
         self.active.append(step.active)
         self.actions += step.actions
         if step.withheld:

@@ -289,6 +289,6 @@ GATES_OF: Final[Mapping[str, tuple[Gate, ...]]] = {
         pool_budget,
         hourly_budget,
     ),
-    "GiveUp": (paused, spec_accepted, data, mode, exhausted),
+    "GiveUp": (paused, spec_accepted, data, storm, mode, exhausted),
 }
 """Of remedies that take nothing from the pool. Compaction costs budget all the same, as every rung does."""
