@@ -127,8 +127,8 @@ def cleared_while_it_drains(scene: Scene) -> None:
     victim = scene.victim("fragmentation", percent=60)
     name, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
     fleet.wait_until_withdrawn(victim, FRAGMENTED_SECONDS)
-    # 150 s of tokens, so that the judge sees the trigger clear before their end.
-    with stream(fleet, victim, 6000) as last:
+    # 110 s of tokens: the judge sees the trigger clear before their end, and the client waits 120 s at most.
+    with stream(fleet, victim, 4400) as last:
         scene.until("it is let go", lambda: MEMBER_LABEL not in _labels(fleet, name))
         fleet.engines.clear(name)
         scene.until("it is over", lambda: scene.phases() == ["Done"], 2 * STEP)
