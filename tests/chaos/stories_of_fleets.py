@@ -174,21 +174,9 @@ def during_a_rollout(scene: Scene) -> None:
     removed = evictions(scene.cluster, fleet.namespace)
     by_rollout = {s.uid for s in fleet.sight.seen("pods") if s.uid in fleet.ended() and s.name not in removed}
     scene.others |= by_rollout - {old["metadata"]["uid"]}
-    least = least_serving(fleet, began)
+    least = fleet.least_serving(began)
     scene.remark = f"{least} of 3 served at least"
     assert least >= 1
-
-
-def least_serving(fleet: Fleet, since: float) -> int:
-    """The smallest number of engines that were Ready and in rotation at any moment after `since`."""
-    serving: set[str] = set()
-    least = fleet.size
-    for seen in fleet.sight.seen("pods"):
-        usable = seen.change != "DELETED" and is_ready(seen.object) and in_rotation(seen.object)
-        serving = serving | {seen.uid} if usable else serving - {seen.uid}
-        if seen.at >= since:
-            least = min(least, len(serving))
-    return least
 
 
 def node_lost(scene: Scene) -> None:

@@ -231,6 +231,17 @@ class Fleet:
 
         return self.sight.first("pods", ends)
 
+    def least_serving(self, since: float) -> int:
+        """The smallest number of engines that were Ready and in rotation at any moment after `since`."""
+        serving: set[str] = set()
+        least = self.size
+        for seen in self.sight.seen("pods"):
+            usable = seen.change != "DELETED" and is_ready(seen.object) and in_rotation(seen.object)
+            serving = serving | {seen.uid} if usable else serving - {seen.uid}
+            if seen.at >= since:
+                least = min(least, len(serving))
+        return least
+
     def ended(self) -> set[str]:
         """UIDs of all engines that were ever seen to end."""
         seen = [

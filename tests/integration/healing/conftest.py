@@ -88,3 +88,11 @@ def new_fleet(installed: Release) -> Iterator[NewFleet]:
 def fleet(new_fleet: NewFleet) -> Fleet:
     """A fleet that was not applied yet."""
     return new_fleet()
+
+
+@pytest.fixture
+def audited(installed: Release) -> Release:
+    """The release on a cluster that records every write; only one that somebody lent may lack that."""
+    if not installed.cluster.spec.audit:
+        pytest.skip("the cluster that KUBECONFIG lends was started without an audit log")
+    return installed

@@ -24,11 +24,10 @@ def advise(fleet: Fleet, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.usefixtures("audited")
 def test_live_engines_are_read_from_outside_the_cluster_and_their_pages_can_be_kept(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    if not fleet.cluster.spec.audit:
-        pytest.skip("this cluster was started without an audit log")
     fleet.apply({"short": 2, "long": 1})
     fleet.wait_until_ready()
     assert fleet.cluster.writes(ADMIN), "the log sees this user's writes"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kintsugi.core import names
-from tests.integration.fleet import NAME, PATIENCE, Fleet, in_rotation, is_ready
+from tests.integration.fleet import NAME, PATIENCE, Fleet, is_ready
 from tests.integration.sight import Json
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -21,18 +21,6 @@ def revisions(fleet: Fleet) -> set[str]:
     return {pod["metadata"]["labels"][names.REVISION_LABEL] for pod in fleet.pods()}
 
 
-def least_serving(fleet: Fleet, since: float) -> int:
-    """The smallest number of engines that were Ready and in rotation at any moment after `since`."""
-    serving: set[str] = set()
-    least = fleet.size
-    for seen in fleet.sight.seen("pods"):
-        usable = seen.change != "DELETED" and is_ready(seen.object) and in_rotation(seen.object)
-        serving = serving | {seen.uid} if usable else serving - {seen.uid}
-        if seen.at >= since:
-            least = min(least, len(serving))
-    return least
-
-
 def test_a_changed_argument_reaches_the_engines_one_at_a_time_and_no_request_fails(fleet: Fleet) -> None:
     fleet.apply({"short": 3})
     fleet.wait_until_ready()
@@ -46,7 +34,7 @@ def test_a_changed_argument_reaches_the_engines_one_at_a_time_and_no_request_fai
     assert len(revisions(fleet)) == 1
     assert all("--max-num-seqs" in " ".join(p["spec"]["containers"][0]["args"]) for p in fleet.pods())
     assert [one.error for one in sent if one.error] == []
-    assert least_serving(fleet, began) >= 2
+    assert fleet.least_serving(began) >= 2
     assert len(fleet.ended()) == 3
     fleet.sight.wait("the old ReplicaSet is gone", lambda: len(fleet.sight.now("replicasets")) == 1, PATIENCE)
 
