@@ -1,11 +1,9 @@
 """`kintsugi explain` as people call it: on saved objects, and on a cluster that answers over HTTP."""
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +11,7 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 
 from kintsugi.__main__ import main
+from tests.unit.api_stub import ApiStub
 from tests.unit.explain.fleets import active, event, healthy, instance, remediation
 
 
@@ -89,39 +88,17 @@ def test_no_cluster_is_said_so(tmp_path: Path) -> None:
     assert "no cluster to read" in result.output
 
 
-class Server:
+class Server(ApiStub):
     """An API server with one fleet, on a thread and loop of its own. Only GET is answered."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.deployment = healthy()
         self.deployment["status"]["instances"].append(instance("chat-b2", "Sick", "Stalled"))
         self.deployment["status"]["remediations"] = {"active": [active("chat-b2", "Quarantined")]}
         self.forbidden: set[str] = set()
         self.seen: list[tuple[str, str]] = []
         self.queries: set[str] = set()
-        self.url = ""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._runner = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    async def _start(self) -> web.AppRunner:
-        app = web.Application()
-        app.router.add_route("*", "/{rest:.*}", self._answer)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        return runner
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.seen.append((request.method, request.path))

@@ -1,10 +1,8 @@
 """`kintsugi approve`, `reset`, `pause` and `resume` against an API server that answers over HTTP."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +12,7 @@ from click.testing import CliRunner, Result
 from kintsugi.__main__ import main
 
 Json = dict[str, Any]
+from tests.unit.api_stub import ApiStub
 
 
 def deployment(namespace: str = "llm", **more: Any) -> Json:
@@ -28,36 +27,14 @@ def mend(phase: str, **status: Any) -> Json:
     }
 
 
-class Server:
+class Server(ApiStub):
     """An API server with some objects, by plural; what is patched is kept."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.objects: dict[str, list[Json]] = {"deepseekv4deployments": [deployment()], "remediations": []}
         self.patches: list[tuple[str, Json]] = []
         self.forbidden = False
-        self.url = ""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._runner = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    async def _start(self) -> web.AppRunner:
-        app = web.Application()
-        app.router.add_route("*", "/{rest:.*}", self._answer)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        return runner
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if self.forbidden:
