@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from kintsugi.core import names
 from kintsugi.ports.errors import Forbidden, Unavailable
 from kintsugi.runtime.keeping import DATA_KEY, shelf_name
 from kintsugi.testing.cluster.store import Json
+from kintsugi.testing.fleet import Behaviour
 from tests.scenarios.stage import Scene, warm
 
 SETTLED = 1800.0
@@ -134,3 +137,71 @@ async def test_a_write_that_fails_is_tried_again_and_fails_no_pass() -> None:
     await scene.run(SETTLED)
     await scene.run(SETTLED)
     assert len(kept(scene)) == 1
+
+
+async def test_one_of_two_that_answers_nonsense_is_cured_though_the_operator_restarted_after_it_began() -> (
+    None
+):
+    scene = await warm({"short": 2})
+    await scene.run(SETTLED)
+    sick = scene.names_of("short")[0]
+    scene.engines.change(sick, garbage=1.0)
+    scene.restart()
+    await scene.until_removed(within=2 * 1800.0)
+    assert scene.removals() == [sick]
+
+
+async def test_without_what_was_kept_two_that_answer_differently_are_told_and_left() -> None:
+    scene = await warm({"short": 2})
+    await scene.run(SETTLED)
+    scene.engines.change(scene.names_of("short")[0], garbage=1.0)
+    scene.cluster.remove("ConfigMap", scene.key.namespace, shelf_name(scene.key))
+    scene.restart()
+    await scene.run(2 * 1800.0)
+    assert scene.removals() == []
+
+
+async def test_answers_of_a_container_before_are_nothing_to_the_one_that_runs_now() -> None:
+    scene = await warm({"short": 2})
+    await scene.run(SETTLED)
+    again = scene.names_of("short")[0]
+    scene.cluster.exit_container("llm", again, 1, "Error")
+    await scene.run(60)
+    scene.engines.change(again, garbage=1.0)
+    scene.restart()
+    await scene.run(2 * 1800.0)
+    assert scene.removals() == []
+
+
+async def test_what_an_earlier_deployment_of_the_same_name_left_is_nothing_and_written_over() -> None:
+    scene = await warm({"short": 2})
+    await scene.run(SETTLED)
+    name = shelf_name(scene.key)
+    stranger = [{"apiVersion": names.API_VERSION, "kind": "Other", "name": "chat", "uid": "of-another"}]
+    scene.cluster.edit("ConfigMap", scene.key.namespace, name, {"metadata": {"ownerReferences": stranger}})
+    scene.engines.change(scene.names_of("short")[0], garbage=1.0)
+    scene.restart()
+    await scene.run(2 * 1800.0)
+    assert scene.removals() == []
+    (found,) = kept(scene)
+    assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] != ["of-another"]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["kept", "lost"])
+async def test_an_offload_pool_half_filled_at_an_operator_restart_costs_no_engine(lost: bool) -> None:
+    scene = Scene(pace=30.0)
+    scene.engines.behaviour = lambda pod: Behaviour(memory=20.0, leak=4.0)
+    scene.deploy({"short": 2}, engine={"kvOffload": {"hostMemoryPerEngine": "40Gi"}})
+    await scene.run(5.2 * 3600)
+    if lost:
+        scene.cluster.remove("ConfigMap", scene.key.namespace, shelf_name(scene.key))
+    else:
+        (found,) = kept(scene)
+        began = [each["memory"] for each in json.loads(found["data"][DATA_KEY])["processes"]]
+        assert all(who == "ENGINE" and 20.0 <= level / 2**30 < 22.0 for who, level in began), began
+    scene.restart()
+    await scene.run(4.75 * 3600)
+    for name in scene.names_of("short"):
+        scene.engines.change(name, memory=60.0, leak=0.0)
+    await scene.run(1800)
+    assert scene.remediations() == []

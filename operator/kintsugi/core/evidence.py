@@ -5,12 +5,12 @@ forgotten. Windows are measured on the monotonic clock; the wall clock is only f
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kintsugi.core.detect.cache_hit import CacheState
 from kintsugi.core.detect.collapsed import QueueState
-from kintsugi.core.detect.corrupted import AnswerState
+from kintsugi.core.detect.corrupted import TRIES, AnswerState
 from kintsugi.core.detect.corrupted_pass import AnswerMemory
 from kintsugi.core.detect.dead import PodState
 from kintsugi.core.detect.device import DeviceState
@@ -24,6 +24,7 @@ from kintsugi.core.detect.preempting import PreemptState
 from kintsugi.core.detect.prefill_blocking import PrefillState
 from kintsugi.core.detect.slow import SlowMemory, SlowState
 from kintsugi.core.detect.stalled import StallState
+from kintsugi.core.kept import Answers, Kept, mark_of
 from kintsugi.core.metric_contract import ContractState
 from kintsugi.core.page import PageReader
 from kintsugi.core.reading import Unreadable
@@ -79,15 +80,6 @@ class ProcessEvidence:
         return self.sample is not None and mono - self.sample.mono <= times.readable_gap
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What an earlier memory had learned of one process."""
-
-    baseline: float | None
-    references: Mapping[str, Mapping[str, float]]
-    """Fragmentation after warm-up, percent, by source and worker."""
-
-
 @dataclass(slots=True)
 class Memory:
     """The judge's memory of one deployment. A new one is what an operator restart leaves."""
@@ -98,7 +90,7 @@ class Memory:
     slow: SlowMemory = field(default_factory=SlowMemory)
     answers: AnswerMemory = field(default_factory=AnswerMemory)
     kept: dict[ProcessKey, Kept] = field(default_factory=dict)
-    """What was learned before an operator restart, until its process is seen again (`core.learned`)."""
+    """What was learned before an operator restart, until a page shows whether its process still runs (`core.learned`)."""
     last_mono: float | None = None
 
     def begin(self, mono: float, late_by: float, times: Times, instances: Iterable[Instance]) -> bool:
@@ -132,7 +124,6 @@ class Memory:
         found = self.processes.get(key)
         if found is None:
             found = self.processes[key] = new_process(key, mono, times)
-            _restore(found, self.kept.pop(key, None))
         if instance.ready and found.ready_at is None:
             ready_for = 0.0 if instance.ready_since is None else max(0.0, now - instance.ready_since)
             found.ready_at = mono - ready_for
@@ -151,13 +142,37 @@ def new_process(key: ProcessKey, mono: float, times: Times) -> ProcessEvidence:
     return ProcessEvidence(key, StallState(first_canary=mono + place * times.canary_idle), mono)
 
 
-def _restore(process: ProcessEvidence, kept: Kept | None) -> None:
-    if kept is None:
+def kept_of(process: ProcessEvidence) -> Kept:
+    """What is worth keeping of `process` over a restart of the operator: what its start was like, and no evidence."""
+    references = {
+        source: {name: w.reference for name, w in state.workers.items() if w.reference is not None}
+        for source, state in process.fragmentation.items()
+    }
+    memory, asked = process.memory, process.answers
+    began = memory.reference if memory.from_start else None
+    return Kept(
+        baseline=process.slow.baseline,
+        references={source: workers for source, workers in references.items() if workers},
+        memory=None if began is None or memory.source is None else (memory.source, began),
+        answers=Answers(dict(asked.first), frozenset(asked.refused)) if asked.complete() else None,
+        mark=mark_of(process.sample),
+    )
+
+
+def _restore(process: ProcessEvidence, kept: Kept | None, sample: Sample) -> None:
+    """Give a process back what is kept of it, where its first page shows that it is the same one."""
+    if kept is None or not kept.mark.of_the_process(sample):
         return
     process.slow.baseline = kept.baseline
     for source, workers in kept.references.items():
         state = process.fragmentation.setdefault(source, FragmentationState())
         state.workers = {name: WorkerState(reference=value) for name, value in workers.items()}
+    if kept.memory is not None:
+        process.memory = MemoryState(source=kept.memory[0], reference=kept.memory[1], from_start=True)
+    if kept.answers is not None:
+        asked = process.answers
+        asked.first, asked.refused = dict(kept.answers.first), set(kept.answers.refused)
+        asked.tries, asked.round, asked.retold = TRIES, None, True
 
 
 def take_page(
@@ -177,6 +192,8 @@ def take_page(
         return process, False
     if process.sample is not None and fell(process.sample, sample) is not None:
         process = memory.restart(process, instance, page.mono, times)
+    if process.sample is None:
+        _restore(process, memory.kept.pop(process.key, None), sample)
     process.before, process.sample, process.page_hash, process.blind = process.sample, sample, page_hash, None
     process.missing_ranks = missing_ranks(process.ranks, sample)
     process.ranks |= {rank.rank for rank in sample.ranks}

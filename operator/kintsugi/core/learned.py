@@ -1,24 +1,36 @@
-"""What the judge has learned slowly, as a plain JSON value: step-cost models, own baselines, fragmentation references.
+"""What the judge has learned slowly, as a plain JSON value: step-cost models, and what each process was like at its start.
 
 Nothing that is evidence of a fault is in it: after a restart every window starts empty, but an instance that was
-already slow is not learned as normal, and what a process had after its warm-up stays known.
+already slow is not learned as normal, and what a process had, used and answered after its warm-up stays known.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kintsugi.core.detect.cost_model import CostModel, features
-from kintsugi.core.evidence import Kept, Memory, ProcessEvidence
-from kintsugi.core.snapshot import ProcessKey
+from kintsugi.core.detect.growing import Source
+from kintsugi.core.evidence import Memory, kept_of
+from kintsugi.core.kept import Answers, Kept, Mark
+from kintsugi.core.known_answers import NAMES, QUESTIONS
+from kintsugi.core.snapshot import Answer, ProcessKey
+from kintsugi.core.times import Times
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""1 said nothing by which a process that started again inside its container could be told from the one before."""
 MOVED: Final = 0.1
 """A step cost or a baseline that moved by less than this share is not worth a write."""
 _TYPICAL: Final = (features(1, 0, 0.1), features(16, 256, 0.3), features(64, 2048, 0.7))
 """Contents of a step at which two cost models are compared: one request, a busy engine, a full one."""
 _DIGITS: Final = 7
 """Significant digits that are kept: those of a float32 (slow paper §5)."""
+_MARK_DIGITS: Final = 15
+"""The same of what tells one process from another: counters are whole numbers below 2^53."""
+_LONGEST_TOKEN: Final = 64
+"""Characters; a vocabulary's tokens are shorter, and a page of text would not fit beside a thousand others."""
+QUESTIONS_ID: Final = hashlib.sha256(repr([(q.name, q.prompt) for q in QUESTIONS]).encode()).hexdigest()[:12]
+"""Answers to other questions, of another version of the operator, are none."""
 
 
 def learned(memory: Memory) -> dict[str, Any]:
@@ -27,23 +39,10 @@ def learned(memory: Memory) -> dict[str, Any]:
         {"pool": pool, "revision": revision, "numbers": [_short(number) for number in model.exported()]}
         for (pool, revision), model in sorted(memory.slow.models.items())
     ]
-    known = {key: Kept(p.slow.baseline, _references_of(p)) for key, p in memory.processes.items()}
-    processes = [
-        {
-            "uid": key.uid,
-            "startedAt": key.started_at,
-            "baseline": None if kept.baseline is None else _short(kept.baseline),
-            "references": {
-                source: {worker: _short(value) for worker, value in sorted(workers.items())}
-                for source, workers in sorted(kept.references.items())
-            },
-        }
-        for key, kept in sorted(
-            (memory.kept | known).items(), key=lambda item: (item[0].uid, item[0].started_at)
-        )
-        if kept.baseline is not None or kept.references
-    ]
-    return {"version": VERSION, "models": models, "processes": processes}
+    known = {key: kept_of(process) for key, process in memory.processes.items()} | memory.kept
+    by_name = sorted(known.items(), key=lambda item: (item[0].uid, item[0].started_at))
+    processes = [_written(key, kept) for key, kept in by_name if not kept.empty]
+    return {"version": VERSION, "questions": QUESTIONS_ID, "models": models, "processes": processes}
 
 
 def from_learned(value: object) -> Memory:
@@ -57,22 +56,69 @@ def from_learned(value: object) -> Memory:
             model = _model(numbers)
             if model is not None:
                 memory.slow.models[pool, revision] = model
+    same_questions = value.get("questions") == QUESTIONS_ID
     for item in _items(value.get("processes")):
         uid, started = item.get("uid"), _finite(item.get("startedAt"))
         if isinstance(uid, str) and started is not None:
-            memory.kept[ProcessKey(uid, started)] = Kept(_finite(item.get("baseline")), _references(item))
+            memory.kept[ProcessKey(uid, started)] = Kept(
+                baseline=_finite(item.get("baseline")),
+                references=_references(item),
+                memory=_memory(item.get("memory")),
+                answers=_answers(item.get("answers")) if same_questions else None,
+                mark=_mark(item.get("mark")),
+            )
     return memory
 
 
-def worth_writing(stored: Memory, now: Memory) -> bool:
+def worth_writing(stored: Memory, now: Memory, times: Times) -> bool:
     """Whether losing `now` for `stored` (a memory that `from_learned` gave) would lose something.
 
     True for a process whose baseline or reference is not stored, a baseline that moved by 10 %, and a usable model
-    that is new or says a step cost that differs by 10 %. What is stored and gone is no reason.
+    that is new or says a step cost that differs by 10 %. What is stored and gone is no reason; and answers and memory of
+    a start, which are known first, wait for what the same process shows next, so that its start is one write.
     """
+    if any(_model_moved(stored.slow.models.get(key), model) for key, model in now.slow.models.items()):
+        return True
+    mono = now.last_mono or 0.0
+    settled = times.warm_up + 2 * times.fragmentation_reference
     return any(
-        _model_moved(stored.slow.models.get(key), model) for key, model in now.slow.models.items()
-    ) or any(_process_moved(stored.kept.get(key), process) for key, process in now.processes.items())
+        _process_moved(stored.kept.get(key, Kept()), kept_of(process), process.age(mono) >= settled)
+        for key, process in now.processes.items()
+    )
+
+
+def _written(key: ProcessKey, kept: Kept) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "uid": key.uid,
+        "startedAt": key.started_at,
+        "mark": [
+            None if number is None else float(f"{number:.{_MARK_DIGITS}g}")
+            for number in (kept.mark.process_start, kept.mark.steps, kept.mark.tokens)
+        ],
+        "baseline": None if kept.baseline is None else _short(kept.baseline),
+        "references": {
+            source: {worker: _short(value) for worker, value in sorted(workers.items())}
+            for source, workers in sorted(kept.references.items())
+        },
+    }
+    if kept.memory is not None:
+        found["memory"] = [kept.memory[0].name, _short(kept.memory[1])]
+    if kept.answers is not None and _tellable(kept.answers):
+        found["answers"] = {
+            "first": {
+                name: [answer.token, None if answer.margin is None else _short(answer.margin)]
+                for name, answer in sorted(kept.answers.first.items())
+            },
+            "refused": sorted(kept.answers.refused),
+        }
+    return found
+
+
+def _tellable(answers: Answers) -> bool:
+    return all(
+        len(answer.token) <= _LONGEST_TOKEN and (answer.margin is None or math.isfinite(answer.margin))
+        for answer in answers.first.values()
+    )
 
 
 def _model_moved(old: CostModel | None, new: CostModel) -> bool:
@@ -84,25 +130,17 @@ def _model_moved(old: CostModel | None, new: CostModel) -> bool:
     return False
 
 
-def _process_moved(old: Kept | None, new: ProcessEvidence) -> bool:
-    baseline, known = new.slow.baseline, old.baseline if old is not None else None
-    if baseline is not None and (known is None or abs(baseline - known) > MOVED):
+def _process_moved(old: Kept, new: Kept, settled: bool) -> bool:
+    if new.baseline is not None and (old.baseline is None or abs(new.baseline - old.baseline) > MOVED):
         return True
-    stored = old.references if old is not None else {}
-    return any(
-        worker not in stored.get(source, {})
-        for source, workers in _references_of(new).items()
+    if any(
+        worker not in old.references.get(source, {})
+        for source, workers in new.references.items()
         for worker in workers
-    )
-
-
-def _references_of(process: ProcessEvidence) -> dict[str, dict[str, float]]:
-    """Fragmentation after warm-up, percent, by source and worker, as far as it is known."""
-    found = {
-        source: {name: w.reference for name, w in state.workers.items() if w.reference is not None}
-        for source, state in process.fragmentation.items()
-    }
-    return {source: workers for source, workers in found.items() if workers}
+    ):
+        return True
+    asked = new.answers is not None and old.answers is None and _tellable(new.answers)
+    return settled and (asked or (new.memory is not None and old.memory is None))
 
 
 def _short(number: float) -> float:
@@ -114,8 +152,13 @@ def _items(value: object) -> Iterable[Mapping[str, Any]]:
 
 
 def _finite(value: object) -> float | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if number and isinstance(value, int | float) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # JSON has integers beyond any float
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _model(numbers: list[Any]) -> CostModel | None:
@@ -135,3 +178,45 @@ def _references(item: Mapping[str, Any]) -> dict[str, dict[str, float]]:
             if number is not None:
                 found.setdefault(str(source), {})[str(worker)] = number
     return found
+
+
+def _mark(value: object) -> Mark:
+    numbers = value if isinstance(value, list) and len(value) == 3 else [None] * 3
+    start, steps, tokens = (_finite(number) for number in numbers)
+    return Mark(start, steps, tokens)
+
+
+def _memory(value: object) -> tuple[Source, float] | None:
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    source, used = value[0], _finite(value[1])
+    known = isinstance(source, str) and source in Source.__members__
+    return (Source[source], used) if known and used is not None and used > 0.0 else None
+
+
+def _answers(value: object) -> Answers | None:
+    """All of them or none: of a start that is known in part, nobody could say which questions were struck out."""
+    if not isinstance(value, Mapping):
+        return None
+    first, refused = value.get("first"), value.get("refused")
+    if not isinstance(first, Mapping) or not isinstance(refused, list):
+        return None
+    told = {name: _answer(said) for name, said in first.items()}
+    names = [*told, *refused]
+    if not told or any(name not in NAMES for name in names) or len(set(names)) != len(names):
+        return None
+    whole = {name: answer for name, answer in told.items() if answer is not None}
+    return Answers(whole, frozenset(refused)) if len(whole) == len(told) else None
+
+
+def _answer(value: object) -> Answer | None:
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    token, margin = value[0], _finite(value[1])
+    if (
+        not isinstance(token, str)
+        or not 0 < len(token) <= _LONGEST_TOKEN
+        or (margin is None) != (value[1] is None)
+    ):
+        return None
+    return Answer(token, margin)

@@ -177,7 +177,12 @@ def _see_fragmentation(
 def _see_memory(
     process: ProcessEvidence, instance: Instance, new_page: bool, mono: float, now: float, times: Times
 ) -> None:
-    """The engine's own word counts once for each page, a Prometheus server's as long as it is young."""
+    """The engine's own word counts once for each page, a Prometheus server's as long as it is young.
+
+    Of a pod that was Ready before this operator began and is not now, nobody knows how old its process is.
+    """
+    if process.ready_at is None and instance.served_before:
+        return
     sample = process.sample
     telemetry = sample.telemetry if new_page and sample is not None else {}
     level = level_of(telemetry, instance.measured, instance.memory_limit, mono)

@@ -219,6 +219,8 @@ class Instance:
     """Its GPUs; () where it asks for none, None where Kubernetes says nothing about those it has."""
     image: str = ""
     """The engine container's image; '' where it is not known."""
+    image_id: str = ""
+    """What its node calls the image that it runs, usually by digest; '' where it says nothing."""
     compactable: bool | None = None
     """Whether its engine can release cached allocator memory; None where nobody asked."""
     memory_limit: float | None = None

@@ -21,7 +21,7 @@ log = logging.getLogger("kintsugi.keeping")
 
 DATA_KEY: Final = "learned.json"
 SIZE_LIMIT: Final = 900_000
-"""Characters; a ConfigMap holds 1 MiB at most. 1,000 instances take about 200 KB."""
+"""Characters; a ConfigMap holds 1 MiB at most. 1,000 instances take about 600 KB."""
 
 
 @dataclass(slots=True)
@@ -44,9 +44,12 @@ def shelf_name(key: Key) -> str:
 
 
 async def take_down(
-    cluster: ClusterPort, key: Key, mono: float, now: float, times: Times
+    cluster: ClusterPort, key: Key, uid: str | None, mono: float, now: float, times: Times
 ) -> tuple[Memory, Shelf]:
-    """The memory to start with, and the shelf. Raises PortError where the API server gives no answer: ask again."""
+    """The memory to start with, and the shelf. Raises PortError where the API server gives no answer: ask again.
+
+    What an earlier deployment of the same name left (`uid` is this one's) counts for nothing, and is written over.
+    """
     try:
         found = await cluster.get_config_map(key.namespace, shelf_name(key))
     except Forbidden as error:
@@ -62,6 +65,9 @@ async def take_down(
             extra={"fleet": str(key), "configMap": shelf_name(key)},
         )
         return Memory(), Shelf(ours=False)
+    owners = found["metadata"].get("ownerReferences") or ()
+    if all(owner.get("uid") != uid for owner in owners):
+        return Memory(), Shelf()
     value = _read(found)
     saved_at = value.get("savedAt")
     age = now - saved_at if isinstance(saved_at, int | float) else times.learned_write
@@ -77,7 +83,7 @@ async def put_away(
     if not shelf.ours or mono - shelf.looked_at < times.slow_minute:
         return
     shelf.looked_at = mono
-    if not worth_writing(shelf.stored, memory):
+    if not worth_writing(shelf.stored, memory, times):
         shelf.noticed_at = None
         return
     if shelf.noticed_at is None:
@@ -105,7 +111,7 @@ async def put_away(
 def _read(config_map: Json) -> Json:
     try:
         value = json.loads((config_map.get("data") or {}).get(DATA_KEY, ""))
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

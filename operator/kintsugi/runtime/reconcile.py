@@ -103,8 +103,9 @@ class Reconciler:
 
     async def _remember(self, key: Key, raw: Json) -> _Kept:
         """Begin with a deployment: with what was learned of it before this process."""
-        times = effective_times(parse_deployment(raw).spec)
-        memory, shelf = await take_down(self._cluster, key, self._clock.mono(), self._clock.now(), times)
+        deployment = parse_deployment(raw)
+        times, uid = effective_times(deployment.spec), deployment.metadata.uid
+        memory, shelf = await take_down(self._cluster, key, uid, self._clock.mono(), self._clock.now(), times)
         return self._kept.setdefault(key, _Kept(Sight(self._clock.mono()), memory, shelf))
 
     async def _pass(self, key: Key, raw: Json, kept: _Kept, late_by: float) -> float:
@@ -143,7 +144,7 @@ class Reconciler:
         if known is None or known == marks:
             return
         kept.memory, kept.shelf = await take_down(
-            self._cluster, key, self._clock.mono(), self._clock.now(), times
+            self._cluster, key, deployment.metadata.uid, self._clock.mono(), self._clock.now(), times
         )
         kept.sight.observed_since = self._clock.mono()
         log.info("evidence starts anew, by a person's reset", extra={"fleet": str(key)})

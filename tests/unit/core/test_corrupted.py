@@ -284,6 +284,22 @@ def test_revisions_are_not_compared_with_each_other() -> None:
     assert pool.said("pod-0") == pool.said("pod-2") == []
 
 
+def test_images_behind_the_same_tag_are_not_compared_with_each_other() -> None:
+    pool = Pool(3)
+    pool.mouths["pod-2"] = lambda name: Answer(f"other {name}", 9.0)
+    changes: dict[str, Any] = {
+        f"pod_{n}": {**BORN, "image_id": "vllm@sha256:" + ("a" if n < 2 else "b") * 64} for n in range(3)
+    }
+    for _ in range(400):
+        for engine in pool.engines.values():
+            engine.ranks[0].steps += 50
+        judged = pool.stage.look({uid: e.page() for uid, e in pool.engines.items()}, **changes)
+        for question in judged.questions:
+            pool.answer(question)
+        assert pool.sick() == []
+    assert pool.said("pod-2") == []
+
+
 def test_questions_are_nobodys_traffic() -> None:
     pool = Pool(2)
     for engine in pool.engines.values():

@@ -102,6 +102,7 @@ def instance(
         host_ipc=spec.get("hostIPC") is True,
         devices=_devices(pod, status),
         image=str(_named(spec.get("containers"), names.ENGINE_CONTAINER).get("image") or ""),
+        image_id=str(engine.get("imageID") or ""),
         memory_limit=_memory_limit(spec, engine),
         offload=said.offload,
     )

@@ -99,6 +99,8 @@ class AnswerState:
 
     first: dict[str, Answer] = field(default_factory=dict)
     """What it said at its start, by question."""
+    retold: bool = False
+    """That was kept over a restart of the operator, and has not been compared with siblings since."""
     refused: set[str] = field(default_factory=set)
     """Questions that the engine does not take."""
     tries: int = 0
@@ -153,6 +155,10 @@ class AnswerState:
         if self.tries >= TRIES and (self.first or self.refused):
             return ()
         return tuple(name for name in NAMES if name not in self.first and name not in self.refused)
+
+    def complete(self) -> bool:
+        """All questions of its start were asked, and some answered."""
+        return bool(self.first) and not self.missing()
 
     def open(self, rank: str | None = None) -> int:
         """Questions that run in the engine now, of one rank where it is named."""

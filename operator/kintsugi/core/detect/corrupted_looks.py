@@ -15,13 +15,14 @@ def judge_answers(up: Sequence[Look], memory: AnswerMemory, snapshot: Snapshot, 
     mono = snapshot.mono
     revisions = {(one.instance.pool, one.instance.revision) for one in up}
     revisions |= {(rs.pool, rs.revision) for rs in snapshot.replica_sets}
-    for gone in [key for key in memory.known if key not in revisions]:
+    for gone in [key for key in memory.known if key[:2] not in revisions]:
         del memory.known[gone]
     entries = [
         Answering(
             one.instance.uid,
             one.instance.pool,
             one.instance.revision,
+            one.instance.image_id,
             process.answers,
             may_be_asked(process, mono, times),
             tuple(sorted(process.ranks)) or (DEFAULT_RANK,),

@@ -59,9 +59,12 @@ class Known:
 
 @dataclass(slots=True)
 class AnswerMemory:
-    """What each revision answers, by pool and revision."""
+    """What each build of a revision answers, by pool, revision and image.
 
-    known: dict[tuple[str, str], Known] = field(default_factory=dict)
+    A tag may move while the revision stays: what one image answers is never held against another.
+    """
+
+    known: dict[tuple[str, str, str], Known] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class Answering:
     uid: str
     pool: str
     revision: str
+    image: str
+    """Digest of the image that runs, as the node tells it; '' where it does not."""
     state: AnswerState
     may_be_asked: bool
     ranks: tuple[str, ...]
@@ -88,19 +93,20 @@ def answers_pass(
 ) -> None:
     """Draw conclusions from what was answered, and set up what is to be asked. `now` in epoch seconds, for people."""
     moment = _Moment(mono, now, times)
-    groups: dict[tuple[str, str], list[Answering]] = {}
+    groups: dict[tuple[str, str, str], list[Answering]] = {}
     for entry in sorted(
         entries, key=lambda each: each.uid
     ):  # who is asked first must not depend on a listing
-        groups.setdefault((entry.pool, entry.revision), []).append(entry)
+        groups.setdefault((entry.pool, entry.revision, entry.image), []).append(entry)
     for key, group in groups.items():
         known = memory.known.get(key)
         if known is None:
             known = memory.known[key] = Known()
         news = [settle(entry.state, known.tokens, mono, times) for entry in group]
-        if any(news):
+        if any(news) or any(entry.state.retold for entry in group):
             known.learn(entry.state for entry in group)
             for entry in group:
+                entry.state.retold = False
                 _choose(entry.state, known)
         for entry in group:
             if not _quiet(entry.state, mono):

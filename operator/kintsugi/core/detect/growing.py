@@ -85,7 +85,9 @@ class MemoryState:
     used: float = 0.0
     seen_at: float | None = None
     reference: float | None = None
-    """The first level seen of this process: what it had before anything filled."""
+    """The first level seen of this process."""
+    from_start: bool = False
+    """It was seen in the process's warm-up: what it had before anything filled."""
     look_at: float = 0.0
     forecast: Forecast | None = None
     looked_at: float = 0.0
@@ -132,27 +134,28 @@ def see_memory(
     if level is None or (_worse(level.source, state.source) and state.fresh(mono, times)):
         return
     if state.source is not level.source or _differ(state.limit, level.limit):
-        if state.source is not None:
+        if state.source is not None and state.source is not level.source:
+            state.reference, state.from_start = None, False
+        if state.seen_at is not None:
             forget(state)
         state.source, state.limit = level.source, level.limit
     if state.reference is None:
-        state.reference = level.used
+        state.reference, state.from_start = level.used, age <= times.warm_up
     state.used, state.seen_at = level.used, mono
     slot = int(mono / times.growth_sample)
     if not state.levels:
         _begin(state, slot, mono, times)
     if slot == state.newest and not math.isnan(state.levels[slot % len(state.levels)]):
         return
-    _write(state, slot, level.used + _untouched(level.used, state.reference, offload))
+    _write(state, slot, level.used + _untouched(level.used, state, offload))
     if mono >= state.look_at and level.limit is not None and age >= 0.0:
         state.look_at = mono + times.growth_look
-        _look(state, age, mono, now, times)
+        _look(state, age, offload, mono, now, times)
 
 
 def forget(state: MemoryState) -> None:
     """The watch starts again; what the process had at its start stays known."""
-    reference, source, limit = state.reference, state.source, state.limit
-    fresh = MemoryState(source=source, limit=limit, reference=reference, cleared=False)
+    fresh = MemoryState(state.source, state.limit, reference=state.reference, from_start=state.from_start)
     for name in MemoryState.__slots__:
         setattr(state, name, getattr(fresh, name))
 
@@ -195,14 +198,23 @@ def _write(state: MemoryState, slot: int, used: float) -> None:
     state.newest = slot
 
 
-def _untouched(used: float, reference: float, offload: float) -> float:
-    """Bytes of the offload pool that are still to be filled; 0 where it was there from the start (vLLM's own pins it)."""
-    if offload <= 0.0 or reference >= offload:
+def _untouched(used: float, state: MemoryState, offload: float) -> float:
+    """Bytes of the offload pool that are still to be filled; 0 where it was there from the start (vLLM's own pins it).
+
+    Where the start was not seen, all of it: growth that the pool could explain is no leak.
+    """
+    reference = state.reference or 0.0
+    if offload <= 0.0 or (state.from_start and reference >= offload):
         return 0.0
     return max(0.0, offload - max(0.0, used - reference))
 
 
-def _look(state: MemoryState, age: float, mono: float, now: float, times: Times) -> None:
+def _doubtful(state: MemoryState, offload: float) -> float:
+    """Bytes that `_untouched` may have counted twice: what was filled before the process was first seen."""
+    return 0.0 if state.from_start else min(offload, state.reference or 0.0)
+
+
+def _look(state: MemoryState, age: float, offload: float, mono: float, now: float, times: Times) -> None:
     assert state.limit is not None
     watched = (state.newest - state.first + 1) * times.growth_sample
     usable = min(age - times.growth_young, watched)
@@ -217,6 +229,7 @@ def _look(state: MemoryState, age: float, mono: float, now: float, times: Times)
         return
     minima = [min(each, default=None) for each in buckets]
     top = max((value for each in buckets[-2:] for value in each), default=state.used)
+    top -= _doubtful(state, offload)
     found = forecast_of(minima, top, state.limit, bucket, times.growth_horizon)
     samples = sum(len(each) for each in buckets)
     state.forecast = Forecast(
