@@ -53,6 +53,13 @@ TELEMETRY_ROLE: Final = "kv_producer"
 TELEMETRY_VARIABLE: Final = "KINTSUGI_TELEMETRY"
 """Environment of the engine: `Off` measures nothing, `Force` measures releases of vLLM that are not known, too."""
 
+TELEMETRY_OLDEST: Final = (0, 20)
+"""The first release of vLLM (major, minor) that is measured: before it, connectors are handed no block pool, and those of
+several KV groups switch the hybrid manager off."""
+
+TELEMETRY_NEWEST: Final = (0, 33)
+"""The newest release known. A newer one may mean other things by the same names: no figure is better than a wrong one."""
+
 TELEMETRY_DIR_VARIABLE: Final = "KINTSUGI_TELEMETRY_DIR"
 """Environment of the engine: the folder of the per-rank files; a folder of its own under the temporary one if unset."""
 

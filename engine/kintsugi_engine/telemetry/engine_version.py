@@ -3,13 +3,8 @@
 import os
 import re
 from importlib import import_module
-from typing import Final
 
-from kintsugi_engine.contract import TELEMETRY_VARIABLE
-
-OLDEST: Final = (0, 20)
-NEWEST: Final = (0, 33)
-"""The newest release known. A newer one may mean other things by the same names: no figure is better than a wrong one."""
+from kintsugi_engine.contract import TELEMETRY_NEWEST, TELEMETRY_OLDEST, TELEMETRY_VARIABLE
 
 
 def engine_version() -> str:
@@ -30,7 +25,7 @@ def reason_to_be_off(version: str) -> str:
     found = re.match(r"v?(\d+)\.(\d+)", version)
     if found is None:
         return f"vLLM's version is unreadable: {version!r}"
-    if not OLDEST <= (int(found[1]), int(found[2])) <= NEWEST:
-        known = " to ".join(".".join(map(str, one)) for one in (OLDEST, NEWEST))
+    if not TELEMETRY_OLDEST <= (int(found[1]), int(found[2])) <= TELEMETRY_NEWEST:
+        known = " to ".join(".".join(map(str, one)) for one in (TELEMETRY_OLDEST, TELEMETRY_NEWEST))
         return f"vLLM {version} is not known: only {known} are. {TELEMETRY_VARIABLE}=Force measures it all the same"
     return ""

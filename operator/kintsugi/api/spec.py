@@ -219,8 +219,9 @@ class EngineSpec(Model):
     ) = None
     """The engine's version, needed only where the image's tag does not say it."""
     telemetry: Telemetry | None = None
-    """Fragmentation telemetry: `Auto` lays it beside the image's vLLM, `Image` trusts the image to have it, `Disabled`
-    goes without. Absent: `Auto`, and `Disabled` with a `command` of your own, which may start something else."""
+    """Fragmentation telemetry: `Auto` lays it beside the image's vLLM where its version is known, `Image` trusts the
+    image to have it, `Disabled` goes without. Absent: `Auto`, and `Disabled` with a `command` of your own, which may start
+    something else."""
     api_key_secret_ref: SecretKeyRef | None = None
     """Secret with the key that clients must send. Absent: no key."""
     shm: SharedMemory | None = None

@@ -30,8 +30,15 @@ Json = dict[str, Any]
 @click.option(
     "--catalog", "catalog_file", type=click.Path(path_type=Path), help="YAML with further models and GPUs."
 )
+@click.option(
+    "--operator-image",
+    default="",
+    help="The operator's own image: pods are shown with the telemetry that it lays on; without, as they are without it.",
+)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-def render(source: Path, pool: str | None, catalog_file: Path | None, output: str) -> None:
+def render(
+    source: Path, pool: str | None, catalog_file: Path | None, operator_image: str, output: str
+) -> None:
     """Write the Pods' owners, Services and disruption budgets that a manifest asks for.
 
     Other kinds in the file are left out. Exits 1 where nothing can be made of the manifest, 2 where it can't be read;
@@ -39,7 +46,11 @@ def render(source: Path, pool: str | None, catalog_file: Path | None, output: st
     (UIDs, owners) is not there.
     """
     catalog = _catalog(catalog_file)
-    made = [document for raw in _deployments(source) for document in _documents(raw, pool, catalog)]
+    made = [
+        document
+        for raw in _deployments(source)
+        for document in _documents(raw, pool, catalog, operator_image)
+    ]
     if pool is not None and not made:
         raise click.ClickException(f"there is no pool {pool!r} in {source}")
     if output == "json":
@@ -67,7 +78,7 @@ def _catalog(path: Path | None) -> Catalog:
     return found
 
 
-def _documents(raw: Mapping[str, Any], only: str | None, catalog: Catalog) -> Iterator[Json]:
+def _documents(raw: Mapping[str, Any], only: str | None, catalog: Catalog, image: str) -> Iterator[Json]:
     if (fault := fault_of(raw)) is not None:
         raise _refused(raw, (Problem(fault[0] or ".", fault[1]),))
     try:
@@ -80,13 +91,15 @@ def _documents(raw: Mapping[str, Any], only: str | None, catalog: Catalog) -> It
     for pool in pools_of(deployment.spec):
         if only in (None, pool.name):
             revision = revision_of(deployment.spec, written.get(pool.name))
-            yield from _pool(deployment, pool, revision, catalog)
+            yield from _pool(deployment, pool, revision, catalog, image)
 
 
-def _pool(deployment: DeepSeekV4Deployment, pool: Pool, revision: str, catalog: Catalog) -> Iterator[Json]:
+def _pool(
+    deployment: DeepSeekV4Deployment, pool: Pool, revision: str, catalog: Catalog, image: str
+) -> Iterator[Json]:
     several = (pool.hardware.nodes_per_instance or 1) > 1
     owner = leader_worker_set if several else replica_set
-    yield _without_owner(owner(deployment, "", pool, revision, pool.replicas, catalog))
+    yield _without_owner(owner(deployment, "", pool, revision, pool.replicas, catalog, image))
     yield _without_owner(service(deployment, "", pool.name))
     if pool.replicas > 1:
         yield _without_owner(disruption_budget(deployment, "", pool.name))

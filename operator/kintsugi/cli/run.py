@@ -11,7 +11,6 @@ import yaml
 from kintsugi.adapters.jsonlog import configure
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import CatalogInvalid, adopt, builtin, extended
-from kintsugi.core.pod import telemetry
 from kintsugi.runtime.settings import Settings, SettingsInvalid
 from kintsugi.runtime.wiring import Operator
 
@@ -32,7 +31,6 @@ def run(kubeconfig: str | None, context: str | None) -> None:
     configure(settings.log_level)
     if settings.catalog:
         adopt(catalog_of(Path(settings.catalog)))
-    telemetry.adopt(settings.image)
     logging.getLogger("kopf").setLevel(logging.WARNING)
     asyncio.run(_run(settings, kubeconfig, context))
 

@@ -96,7 +96,14 @@ def _courses(
         a.pool for a in status.remediations.active if a.phase in REPLACING and not _let_go(a, single)
     }
     settings = Setting(
-        snapshot.deployment, snapshot.uid, snapshot.now, times.drain_timeout, False, None, retiring
+        snapshot.deployment,
+        snapshot.uid,
+        snapshot.now,
+        times.drain_timeout,
+        False,
+        None,
+        retiring,
+        snapshot.operator_image,
     )
     found = {
         view.name: course(

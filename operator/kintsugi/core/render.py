@@ -72,6 +72,7 @@ def replica_set(
     revision: str,
     replicas: int,
     catalog: Catalog | None = None,
+    operator_image: str = "",
 ) -> Json:
     """The ReplicaSet of one pool and revision. Its template is never edited afterwards (design §3)."""
     name = deployment.metadata.name
@@ -89,7 +90,7 @@ def replica_set(
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": selector},
-            "template": pod_template(deployment.spec, pool, labels, catalog),
+            "template": pod_template(deployment.spec, pool, labels, catalog, operator_image),
         },
     }
 
@@ -101,6 +102,7 @@ def leader_worker_set(
     revision: str,
     replicas: int,
     catalog: Catalog | None = None,
+    operator_image: str = "",
 ) -> Json:
     """The LeaderWorkerSet of one pool whose instances need several nodes each. Not run by this version yet."""
     name = deployment.metadata.name
@@ -112,7 +114,9 @@ def leader_worker_set(
         "spec": {
             "replicas": replicas,
             "startupPolicy": "LeaderCreated",
-            "leaderWorkerTemplate": group.group_template(deployment.spec, pool, labels, catalog),
+            "leaderWorkerTemplate": group.group_template(
+                deployment.spec, pool, labels, catalog, operator_image
+            ),
         },
     }
 

@@ -6,7 +6,7 @@ A rollout stops at the first pod of the new revision that does not become Ready;
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.status import RolloutStatus
@@ -55,6 +55,8 @@ class Setting:
     before: RolloutStatus | None
     retiring: Mapping[str, float | None]
     """UID to epoch seconds: pods that a rollout or a scale-down withdrew."""
+    operator_image: str
+    """As in `Snapshot`."""
 
 
 def course(view: PoolView, setting: Setting) -> Course:
@@ -85,18 +87,30 @@ def course(view: PoolView, setting: Setting) -> Course:
 
 def _first_of_revision(view: PoolView, olds: tuple[ReplicaSet, ...], setting: Setting) -> Course:
     if not olds:
-        manifest = replica_set(setting.deployment, setting.uid, view.pool, view.revision, view.wanted)
+        manifest = _manifest(view, setting, view.wanted)
         return Course((Create(manifest),), "starts its first pods", setting.before)
     progress, strategy = _progress(view, setting, olds), _strategy(view, setting)
     if setting.healing:
         return Course((), "rollout waits for a remediation", progress, strategy)
     total = sum(s.wanted for s in view.sets)
     if total < view.wanted or (total == view.wanted and strategy == "Surge"):
-        manifest = replica_set(setting.deployment, setting.uid, view.pool, view.revision, min(1, view.wanted))
+        manifest = _manifest(view, setting, min(1, view.wanted))
         return Course((Create(manifest),), "rollout", progress, strategy)
     if strategy is None:
         return Course((), "rollout", progress, None, "looks for room")
     return Course(_retire_one(view, olds, setting), "rollout", progress, strategy)
+
+
+def _manifest(view: PoolView, setting: Setting, replicas: int) -> dict[str, Any]:
+    """The ReplicaSet of the wanted revision: what it says stays for as long as the revision does."""
+    return replica_set(
+        setting.deployment,
+        setting.uid,
+        view.pool,
+        view.revision,
+        replicas,
+        operator_image=setting.operator_image,
+    )
 
 
 def _surges(view: PoolView) -> bool:

@@ -350,3 +350,5 @@ class Snapshot:
     """By pool: the tightest resource quota; empty where there is none, or nobody asked in this pass."""
     unmeasured: str = ""
     """Why the Prometheus server that was to be asked says nothing; '' where it does, or where there is none."""
+    operator_image: str = ""
+    """The operator's own image, from which new engines get the telemetry; '' where it is not known."""

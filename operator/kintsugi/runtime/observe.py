@@ -74,12 +74,19 @@ class Observer:
     """Reads one deployment's world through the ports."""
 
     def __init__(
-        self, cluster: ClusterPort, engines: EnginePort, clock: Clock, measuring: Measuring | None = None
+        self,
+        cluster: ClusterPort,
+        engines: EnginePort,
+        clock: Clock,
+        measuring: Measuring | None = None,
+        image: str = "",
     ) -> None:
+        """`image`: the operator's own, '' where it is not known."""
         self._cluster = cluster
         self._engines = engines
         self._clock = clock
         self._measuring = measuring
+        self._image = image
         self._memory_room = MemoryRoom(cluster, clock)
 
     async def snapshot(
@@ -130,6 +137,7 @@ class Observer:
             covers=room.covers(budgets, pods),
             quotas=room.quotas(found_quotas, pods),
             unmeasured=seen.trouble,
+            operator_image=self._image,
         )
 
     def _unknown(self, raw: Json, sight: Sight) -> tuple[str, ...]:

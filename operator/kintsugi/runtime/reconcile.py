@@ -66,13 +66,15 @@ class Reconciler:
         clock: Clock,
         recorder: Recorder,
         measuring: Measuring | None = None,
+        image: str = "",
     ) -> None:
+        """`image`: the operator's own, from which engines get the telemetry; '' where it is not known."""
         self._cluster = cluster
         self._engines = engines
         self._clock = clock
         self._recorder = recorder
         self._measuring = measuring
-        self._observer = Observer(cluster, engines, clock, measuring)
+        self._observer = Observer(cluster, engines, clock, measuring, image)
         self._actor = Actor(cluster)
         self._black_boxes = BlackBoxes(cluster)
         self._book = FleetBook()

@@ -48,7 +48,7 @@ class Operator:
             settings.prometheus_token_file,
         )
         self._reconciler = Reconciler(
-            self._cluster, self._engines, self._clock, self._telemetry, self._measuring
+            self._cluster, self._engines, self._clock, self._telemetry, self._measuring, settings.image
         )
         self._scheduler = Scheduler(
             self._reconciler.run, self._clock, self._telemetry.passed, settings.max_passes

@@ -23,17 +23,19 @@ def deployment(spec: Json) -> DeepSeekV4Deployment:
     return parse_deployment({"metadata": {"name": "chat", "namespace": "llm", "uid": "d-uid"}, "spec": body})
 
 
-def pod(spec: Json, index: int = 0) -> Json:
+def pod(spec: Json, index: int = 0, operator_image: str = "") -> Json:
     """The template of the pool at `index`; fields of `spec` beside the model."""
     made = deployment(spec).spec
     pool = pools_of(made)[index]
-    return pod_template(made, pool, pool_labels("chat", pool.name))
+    return pod_template(made, pool, pool_labels("chat", pool.name), operator_image=operator_image)
 
 
-def group(spec: Json, index: int = 0) -> Json:
+def group(spec: Json, index: int = 0, operator_image: str = "") -> Json:
     """`leaderWorkerTemplate` of the pool at `index`."""
     made = deployment(spec)
-    document = leader_worker_set(made, "d-uid", pools_of(made.spec)[index], "r1", 2)
+    document = leader_worker_set(
+        made, "d-uid", pools_of(made.spec)[index], "r1", 2, operator_image=operator_image
+    )
     template: Json = document["spec"]["leaderWorkerTemplate"]
     return template
 

@@ -7,6 +7,7 @@ would have to go into it (`docs/fragmentation.md` says how).
 import json
 from typing import Any, Final
 
+from kintsugi.api.effective import Pool
 from kintsugi.core.catalog.version import EngineVersion
 from kintsugi.core.command.argument import Argument, Command
 from kintsugi.core.command.choice import Choice
@@ -18,11 +19,12 @@ from kintsugi_engine.contract import (
     COMPACT_MIDDLEWARE,
     TELEMETRY_CONNECTOR,
     TELEMETRY_MODULE,
+    TELEMETRY_NEWEST,
+    TELEMETRY_OLDEST,
     TELEMETRY_ROLE,
+    TELEMETRY_VARIABLE,
 )
 
-OLDEST: Final = EngineVersion(0, 20)
-"""Before it, connectors are handed no block pool, and those of several KV groups switch the hybrid manager off."""
 MIDDLEWARE: Final = "--middleware"
 HEADLESS: Final = "--headless"
 _MANAGER: Final = canonical(HYBRID)
@@ -33,10 +35,30 @@ _CONFIG: Final = {
 }
 
 
+def unsure(pool: Pool, choice: Choice) -> str:
+    """Why the pool's engine might not start with flags of ours, in words that continue the path of its version; '' where
+    it does.
+
+    An engine ends at a flag that it does not know, so a release must be named, and be one of those that were read.
+    `KINTSUGI_TELEMETRY=Force` in `engine.env`, which has the engine side measure any release, counts as the user's word.
+    """
+    if any(
+        v.name == TELEMETRY_VARIABLE and (v.value or "").strip().lower() == "force" for v in pool.engine.env
+    ):
+        return ""
+    version = choice.version
+    known = " to ".join(f"{major}.{minor}" for major, minor in (TELEMETRY_OLDEST, TELEMETRY_NEWEST))
+    if version is None:
+        return f"names no release of vLLM, so no telemetry is laid on: only {known} are known"
+    if not TELEMETRY_OLDEST <= (version.major, version.minor) <= TELEMETRY_NEWEST:
+        return f"says {version}, so no telemetry is laid on: only vLLM {known} are known"
+    return ""
+
+
 def measured(command: Command, choice: Choice) -> Command:
     """`command` with the telemetry switched on, or as it is where that can't be: an old release, no page to show it on,
     a connector of the user's."""
-    if choice.version is not None and choice.version < OLDEST:
+    if choice.version is not None and choice.version < EngineVersion(*TELEMETRY_OLDEST):
         return command
     if command.on("--disable-log-stats", False):
         return command

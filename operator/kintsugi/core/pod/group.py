@@ -51,9 +51,13 @@ _ALL_SERVE: Final = (
 
 
 def group_template(
-    spec: DeploymentSpec, pool: Pool, labels: Mapping[str, str], catalog: Catalog | None = None
+    spec: DeploymentSpec,
+    pool: Pool,
+    labels: Mapping[str, str],
+    catalog: Catalog | None = None,
+    operator_image: str = "",
 ) -> Json:
-    """`spec.leaderWorkerTemplate` of the pool's LeaderWorkerSet."""
+    """`spec.leaderWorkerTemplate` of the pool's LeaderWorkerSet; `operator_image` '' lays no telemetry on."""
     catalog = catalog or in_force()
     lead, follow = engine_command(spec, pool, catalog), worker_command(spec, pool, catalog)
     by_user = Command(tuple(a for a in lead.arguments if a.origin not in OPERATOR))
@@ -63,9 +67,9 @@ def group_template(
     leading = (*pool.pod_templates, *pool.leader_templates)
     following = (*pool.pod_templates, *pool.worker_templates)
     choice = choose(spec, pool, catalog)
-    lead, follow = commanded(lead, pool, choice), commanded(follow, pool, choice)
-    leader = made(spec, pool, labels, lead.words(), leading, catalog)
-    worker = made(spec, pool, labels, follow.words(), following, catalog, serves=serve)
+    lead, follow = (commanded(command, pool, choice, operator_image) for command in (lead, follow))
+    leader = made(spec, pool, labels, lead.words(), leading, catalog, operator_image)
+    worker = made(spec, pool, labels, follow.words(), following, catalog, operator_image, serves=serve)
     return {
         "size": pool.hardware.nodes_per_instance or 1,
         "restartPolicy": pool.hardware.group_restart_policy or DEFAULT_RESTART,

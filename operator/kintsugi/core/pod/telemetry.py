@@ -1,7 +1,7 @@
 """The telemetry in an engine's pod without an image of its own: an init container lays our package on `PYTHONPATH`.
 
-The image that it comes from is the operator's own, told when the process starts. Where none was told (a manifest that is
-rendered on a desk) pods are made without it.
+The image that it comes from is the operator's own, handed in by whoever renders. Where none is (a manifest that is rendered
+on a desk) pods are made without it, and where the engine might not know the flags.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any, Final
 from kintsugi.api.effective import Pool
 from kintsugi.core.command.argument import Command
 from kintsugi.core.command.choice import Choice
-from kintsugi.core.command.telemetry import measured
+from kintsugi.core.command.telemetry import measured, unsure
 from kintsugi.core.names import ENGINE_CONTAINER
 from kintsugi.core.pod.environment import CACHE_PATH
 from kintsugi.core.pod.seconds import engines
@@ -26,21 +26,19 @@ _USERS: Final = "KINTSUGI_USER_PYTHONPATH"
 _SMALL: Final = {"cpu": "10m", "memory": "64Mi"}
 _MOST: Final = {"memory": "256Mi"}
 
-_ADOPTED: list[str] = []
 
-
-def adopt(image: str) -> None:
-    """Take the package from `image`, '' for nowhere. Called at most once, when the process starts."""
-    _ADOPTED[:] = [image] if image else []
-
-
-def laid_on(pool: Pool) -> bool:
-    """Whether the init container is wanted and can be had.
+def wanted(pool: Pool) -> bool:
+    """Whether the init container is to lay the package beside the engine.
 
     An entry point of the user's may be no vLLM at all, which arguments of ours would end: there it must be asked for.
     """
     asked = pool.engine.telemetry or ("Disabled" if _own_entry_point(pool) else "Auto")
-    return asked == "Auto" and bool(_ADOPTED) and pool.engine.runtime != "Native"
+    return asked == "Auto" and pool.engine.runtime != "Native"
+
+
+def laid_on(pool: Pool, choice: Choice, image: str) -> bool:
+    """Whether it is wanted and can be had: from `image` ('' for nowhere), for a release of which it is known to start."""
+    return bool(image) and wanted(pool) and not unsure(pool, choice)
 
 
 def _own_entry_point(pool: Pool) -> bool:
@@ -50,15 +48,18 @@ def _own_entry_point(pool: Pool) -> bool:
     )
 
 
-def commanded(command: Command, pool: Pool, choice: Choice) -> Command:
-    """The engine's command, with the telemetry on where its package will be there."""
+def commanded(command: Command, pool: Pool, choice: Choice, image: str) -> Command:
+    """The engine's command, with the telemetry on where its package will be there; `image` as in `laid_on`.
+
+    `telemetry: Image` is the user's word that the image has it, whatever its tag.
+    """
     in_image = pool.engine.telemetry == "Image" and pool.engine.runtime != "Native"
-    return measured(command, choice) if in_image or laid_on(pool) else command
+    return measured(command, choice) if in_image or laid_on(pool, choice, image) else command
 
 
-def injected(template: Json, pool: Pool) -> Json:
-    """A finished pod with the package laid on, beside whatever `PYTHONPATH` the user set."""
-    if not laid_on(pool):
+def injected(template: Json, pool: Pool, choice: Choice, image: str) -> Json:
+    """A finished pod with the package laid on, beside whatever `PYTHONPATH` the user set; `image` as in `laid_on`."""
+    if not laid_on(pool, choice, image):
         return template
     pod = dict(template["spec"])
     pod["containers"] = [
@@ -67,7 +68,7 @@ def injected(template: Json, pool: Pool) -> Json:
     ]
     theirs = list(pod.get("initContainers") or ())
     if all(container.get("name") != CONTAINER for container in theirs):
-        pod["initContainers"] = [*theirs, _container(_ADOPTED[0])]
+        pod["initContainers"] = [*theirs, _container(image)]
         pod["volumes"] = [*(pod.get("volumes") or ()), {"name": VOLUME, "emptyDir": {"sizeLimit": "64Mi"}}]
     return template | {"spec": pod}
 

@@ -10,18 +10,18 @@ from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import in_force
 from kintsugi.core.command.choice import Choice, choose
 from kintsugi.core.command.render import engine_command
+from kintsugi.core.pod.ending import pre_stop
 from kintsugi.core.pod.environment import environment
 from kintsugi.core.pod.finish import finished
 from kintsugi.core.pod.known import gpu_resource, vendors_resource
 from kintsugi.core.pod.merge import merged
 from kintsugi.core.pod.seconds import (
-    PRE_STOP_SECONDS,
     grace_seconds,
     shutdown_timeout,
     start_budget_seconds,
     startup_probe,
 )
-from kintsugi.core.pod.telemetry import commanded, injected
+from kintsugi.core.pod.telemetry import commanded, injected, laid_on
 from kintsugi.core.pod.volumes import mounts, volumes
 
 Json = dict[str, Any]
@@ -30,12 +30,17 @@ _SERVING: Final = frozenset({"ports", "startupProbe", "readinessProbe"})
 
 
 def pod_template(
-    spec: DeploymentSpec, pool: Pool, labels: Mapping[str, str], catalog: Catalog | None = None
+    spec: DeploymentSpec,
+    pool: Pool,
+    labels: Mapping[str, str],
+    catalog: Catalog | None = None,
+    operator_image: str = "",
 ) -> Json:
-    """One instance of a pool. `catalog` None is the one that is shipped."""
+    """One instance of a pool. `catalog` None is the one in force; `operator_image` '' lays no telemetry on."""
     catalog = catalog or in_force()
-    words = commanded(engine_command(spec, pool, catalog), pool, choose(spec, pool, catalog)).words()
-    return made(spec, pool, labels, words, pool.pod_templates, catalog)
+    choice = choose(spec, pool, catalog)
+    command = commanded(engine_command(spec, pool, catalog), pool, choice, operator_image)
+    return made(spec, pool, labels, command.words(), pool.pod_templates, catalog, operator_image)
 
 
 def made(
@@ -45,6 +50,7 @@ def made(
     words: list[str],
     templates: Sequence[Mapping[str, Any]],
     catalog: Catalog,
+    operator_image: str,
     *,
     serves: bool = True,
 ) -> Json:
@@ -54,7 +60,9 @@ def made(
     """
     choice = choose(spec, pool, catalog)
     rotation = {names.ROTATION_LABEL: names.ROTATION_IN} if serves else {}
+    beside = serves and laid_on(pool, choice, operator_image)
     engine = _engine_container(spec, pool, words, choice, catalog)
+    engine["lifecycle"] = {"preStop": pre_stop(pool, spec.healing.drain.timeout_seconds, beside)}
     if not serves:
         engine = {key: value for key, value in engine.items() if key not in _SERVING}
     template: Json = {
@@ -77,7 +85,7 @@ def made(
     }
     for over in templates:
         template = merged(template, over)
-    return injected(finished(template, pool, choice), pool)
+    return injected(finished(template, pool, choice), pool, choice, operator_image)
 
 
 def _spread(deployment: str, pool: str) -> Json:
@@ -110,7 +118,6 @@ def _engine_container(
         },
         # The first error of an engine that does not start, read without its log where that is gone (S22).
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
         "resources": _resources(pool, choice),
         "volumeMounts": mounts(spec),
     }

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kintsugi.api.healing import Budget
+from kintsugi.core.command.telemetry import unsure
+from kintsugi.core.pod import telemetry
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.view import View
 
@@ -104,6 +106,14 @@ def _blind(view: View) -> Iterator[Said]:
                 "is Disabled: no series tells fragmentation then, and spec.healing.triggers.fragmentation sees nothing",
                 "use Auto",
             )
+        elif pool.version is None and pool.says("engine.image"):
+            continue  # EngineVersionUnknown says it
+        elif telemetry.wanted(pool.pool) and (why := unsure(pool.pool, pool.choice)):
+            yield Said(
+                pool.path("engine.version" if pool.says("engine.version") else "engine.image"),
+                f"{why}; spec.healing.triggers.fragmentation sees nothing",
+                "name the release that the image holds; KINTSUGI_TELEMETRY=Force in engine.env lays it on in any case",
+            )
     if "BlockWaste" in trigger.sources and view.spec.healing.mode_of("fragmentation") == "Act":
         yield Said(
             "spec.healing.triggers.fragmentation.sources",
@@ -194,9 +204,15 @@ RULES: Final = (
         sources=("https://github.com/vllm-project/vllm/pull/57336",),
         claims=("A10", "A17", "A20"),
         check=_blind,
-        good=(example(engine={"telemetry": "Auto"}),),
+        good=(
+            example(engine={"telemetry": "Auto"}),
+            example(engine={"image": "registry.corp/vllm:prod", "version": "0.32.0"}),
+            example(engine={"image": "registry.corp/vllm:prod", "telemetry": "Image"}),
+        ),
         bad=(
             example(engine={"telemetry": "Disabled"}),
+            example(engine={"version": "0.99.0"}),
+            example(engine={"image": "vllm/vllm-openai:v0.99.0", "telemetry": "Auto"}),
             example(healing={"triggers": {"fragmentation": {"sources": ["Allocator", "BlockWaste"]}}}),
         ),
     ),

@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from kintsugi.core.catalog.version import parse_version, version_of
+from kintsugi.core.command.telemetry import unsure
+from kintsugi.core.pod import telemetry
 from kintsugi.core.preflight.rule import Rule, Said, example
 from kintsugi.core.preflight.view import PoolView, View
 
@@ -72,9 +74,11 @@ def _image_name(view: View) -> Iterator[Said]:
 def _version_unknown(view: View) -> Iterator[Said]:
     for pool in view.pools:
         if pool.vllm and pool.version is None and pool.says("engine.image"):
+            blind = telemetry.wanted(pool.pool) and unsure(pool.pool, pool.choice)
+            more = ", and no telemetry is laid on, so that fragmentation is not seen" if blind else ""
             yield Said(
                 pool.path("engine.image"),
-                f"is {pool.image!r}: the engine's version is unknown, checks of flags and versions are skipped",
+                f"is {pool.image!r}: the engine's version is unknown, checks of flags and versions are skipped{more}",
                 f"set {pool.path('engine.version')} to the version of vLLM in that image",
             )
 
