@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import torch
 
+from kintsugi_engine.native.cache_name import cache_name
 from kintsugi_engine.native.deepseek_v4_entries import Entries, turn
 from kintsugi_engine.native.refused import Refused
 from kintsugi_engine.native.rows import Rows
@@ -76,9 +77,9 @@ class V4Slots:
             input_ids=tokens,
             attention_mask={WINDOW_ONLY: None},  # every layer makes its own
             position_ids=rows.positions,
-            past_key_values=rows,
             use_cache=True,
             logits_to_keep=1,
+            **{cache_name(model): rows},
         ).logits
         return logits[:, -1]
 
@@ -121,12 +122,14 @@ def _forward(layer: _Layer) -> Callable[..., tuple[torch.Tensor, None]]:
         position_embeddings: dict[str, tuple[torch.Tensor, torch.Tensor]],
         position_ids: torch.Tensor,
         past_key_values: Rows | None = None,
+        cache: Rows | None = None,
         **_: Any,
     ) -> tuple[torch.Tensor, None]:
-        if past_key_values is None:
+        rows = past_key_values if cache is None else cache
+        if rows is None:
             raise Refused("the model's layers belong to the slots now: they can't be run without them")
         cos_sin = position_embeddings[self.rope_layer_type]
-        return attend(layer, hidden_states, cos_sin, position_ids, past_key_values), None
+        return attend(layer, hidden_states, cos_sin, position_ids, rows), None
 
     return forward
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from kintsugi_engine.native.cache_name import cache_name
 from kintsugi_engine.native.refused import Refused
 from kintsugi_engine.native.rows import Rows
 
@@ -83,9 +84,9 @@ class KeyValueSlots:
             input_ids=tokens,
             attention_mask=self._masks(rows),
             position_ids=rows.positions,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            **{cache_name(model): cache},
         ).logits
         return logits[:, -1]
 
@@ -130,7 +131,7 @@ def layers_of(model: Any) -> list[Layer]:
     cache = DynamicCache(config=config)
     token = torch.zeros(1, 1, dtype=torch.long, device=model.device)
     with torch.inference_mode():
-        model(input_ids=token, past_key_values=cache, use_cache=True)
+        model(input_ids=token, use_cache=True, **{cache_name(model): cache})
     found = []
     for layer in cache.layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) or layer.keys is None:
