@@ -1,4 +1,5 @@
 """Compaction in vLLM: an HTTP path in the API process, and workers that give cached memory back when it is asked.
+Beside it a path that tells what each rank measured last, which the API process of an engine that hangs still answers.
 
 Both ends come in through public doors: vLLM's `--middleware` takes `Endpoint`, and the general plugin's thread in each
 worker calls `Desk.attend`. They meet in files, so every rank is reached whatever the parallelism, also while a step
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kintsugi_engine import clock
-from kintsugi_engine.contract import COMPACT_PATH
-from kintsugi_engine.telemetry.rankfile import folder
+from kintsugi_engine.contract import COMPACT_PATH, RECORD_PATH
+from kintsugi_engine.telemetry.rankfile import folder, last_records
 
 ANSWER_SECONDS: Final = 20.0
 """What the workers get: they look every five seconds, and freeing takes well below one."""
@@ -25,6 +26,10 @@ POLL_SECONDS: Final = 0.25
 FRESH_SECONDS: Final = 16.0
 """A worker that has not looked for three of its periods is gone, or was before this container."""
 _REQUEST: Final = "compact.request"
+_METHODS: Final = {
+    COMPACT_PATH: ("POST", "asks for a compaction"),
+    RECORD_PATH: ("GET", "asks for what the ranks measured last"),
+}
 
 Json = dict[str, Any]
 Receive = Callable[[], Awaitable[Json]]
@@ -72,14 +77,14 @@ def _emptied(torch: Any) -> Json:
 
 
 class Endpoint:
-    """ASGI middleware with one path of its own; everything else goes through untouched."""
+    """ASGI middleware with two paths of its own; everything else goes through untouched."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self, scope: Json, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != COMPACT_PATH:
+        if scope["type"] != "http" or scope["path"] not in _METHODS:
             await self._app(scope, receive, send)
             return
         status, body = await self._answer(scope)
@@ -89,10 +94,13 @@ class Endpoint:
         await send({"type": "http.response.body", "body": text})
 
     async def _answer(self, scope: Json) -> tuple[int, Json]:
-        if scope["method"] != "POST":
-            return 405, {"error": "POST asks for a compaction"}
+        method, why = _METHODS[scope["path"]]
+        if scope["method"] != method:
+            return 405, {"error": f"{method} {why}"}
         if not _allowed(dict(scope["headers"]).get(b"authorization", b"")):
             return 401, {"error": "the Authorization header carries no valid key"}
+        if scope["path"] == RECORD_PATH:
+            return 200, {"ranks": await asyncio.to_thread(last_records, folder(), clock.wall())}
         async with self._one_at_a_time:
             try:
                 return await _compacted(folder(), ANSWER_SECONDS)

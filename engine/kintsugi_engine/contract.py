@@ -77,8 +77,13 @@ COMPACT_PATH: Final = "/kintsugi/compact"
 "reservedAfter"}]}` in bytes, with no ranks where there is no GPU; 503 where the engine is dead, 504 where it gave no
 answer in time. An engine without it answers 404, also to GET; one with it answers GET with 405."""
 
+RECORD_PATH: Final = "/kintsugi/record"
+"""GET: what each rank measured last, from its own file, also of an engine that hangs. 200 `{"ranks": [{"kind", "engine",
+"rank", "age", …}]}`, `age` in seconds, the rest as the rank wrote it; no ranks where none wrote. An engine without it
+answers 404."""
+
 COMPACT_MIDDLEWARE: Final = "kintsugi_engine.compaction.Endpoint"
-"""What `--middleware` of vLLM names to have that path."""
+"""What `--middleware` of vLLM names to have these two paths."""
 
 NATIVE_SLOTS: Final = "kintsugi_native_slots"
 """Gauge, slots: places for requests in the native runtime's KV cache, taken at the start."""

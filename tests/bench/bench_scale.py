@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,10 @@ class Loopback:
 
     async def compact(self, given: Address, timeout: float) -> bool:
         return False
+
+    async def record(self, given: Address, timeout: float) -> tuple[Mapping[str, Any], ...] | None:
+        """As the adapter does."""
+        return await self._engines.record(self._at(given), timeout)
 
     async def models(self, given: Address, timeout: float) -> frozenset[str] | None:
         """As the adapter does."""

@@ -42,10 +42,27 @@ class RankFile:
 
 def read(where: Path, instance: str) -> Iterator[dict[str, Any]]:
     """The samples of one engine, of all its ranks. What cannot be read, or was written otherwise, is left out."""
+    return (found for found in _all(where) if _same(found, instance))
+
+
+def last_records(where: Path, now: float) -> list[dict[str, Any]]:
+    """What each rank in this container wrote last, with its `age` in seconds at `now` (epoch seconds), by kind and rank.
+
+    Whichever process wrote it: after a restart that came to no sample, the age tells that it is of the one before.
+    """
+    newest: dict[tuple[str, str], dict[str, Any]] = {}
+    for found in _all(where):
+        key, at = (str(found.get("kind")), str(found.get("rank"))), found.get("at")
+        if isinstance(at, int | float) and (key not in newest or newest[key]["at"] < at):
+            newest[key] = found
+    return [{**found, "age": round(max(0.0, now - found["at"]), 3)} for _, found in sorted(newest.items())]
+
+
+def _all(where: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(where.glob("*.json")):
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(path.read_text(encoding="utf-8"))
-            if isinstance(found, dict) and found.get("format") == FORMAT and _same(found, instance):
+            if isinstance(found, dict) and found.get("format") == FORMAT:
                 yield found
 
 

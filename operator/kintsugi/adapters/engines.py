@@ -10,7 +10,7 @@ import json
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -27,7 +27,7 @@ from kintsugi.core.snapshot import (
     Scrape,
 )
 from kintsugi.ports.engines import Address
-from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX, COMPACT_PATH
+from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX, COMPACT_PATH, RECORD_PATH
 
 CONNECT_SECONDS: Final = 2.0
 """Connect timeout of the canary protocol (hang paper §1.3)."""
@@ -104,8 +104,16 @@ class HttpEngines:
         """POST `COMPACT_PATH`: True where the engine says that it gave cached memory back."""
         return await self._status("POST", address, COMPACT_PATH, timeout) == 200
 
+    async def record(self, address: Address, timeout: float) -> tuple[Mapping[str, Any], ...] | None:
+        """GET `RECORD_PATH`: the ranks' last samples; () where the engine has no such path, None where no list came."""
+        status, body = await self._answer_of("GET", address, RECORD_PATH, timeout)
+        return () if status == 404 else _ranks(body) if status == 200 else None
+
     async def _status(self, method: str, address: Address, path: str, timeout: float) -> int:
-        """The status of an answer that was read to its end; 0 where none came."""
+        return (await self._answer_of(method, address, path, timeout))[0]
+
+    async def _answer_of(self, method: str, address: Address, path: str, timeout: float) -> tuple[int, bytes]:
+        """(status, body) of an answer that was read to its end; 0 where none came."""
         try:
             headers = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
             async with self._http().request(
@@ -115,10 +123,9 @@ class HttpEngines:
                 headers=headers,
                 allow_redirects=False,
             ) as answer:
-                await _read(answer, ANSWER_BYTES)
-                return answer.status
+                return answer.status, await _read(answer, ANSWER_BYTES) or b""
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
-            return 0
+            return 0, b""
 
     async def models(self, address: Address, timeout: float) -> frozenset[str] | None:
         """Names in `/v1/models`, asked with the engine's key; None where no list came back."""
@@ -312,6 +319,17 @@ def _answer(body: bytes) -> Answer | None:
         (p for p in first.values() if isinstance(p, float | int) and math.isfinite(p)), reverse=True
     )
     return Answer(token, float(likely[0] - likely[1]) if len(likely) > 1 else None)
+
+
+def _ranks(body: bytes) -> tuple[Mapping[str, Any], ...] | None:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    listed = answer.get("ranks") if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
+        return None
+    return tuple(each for each in listed if isinstance(each, dict))
 
 
 def _model_names(body: bytes) -> frozenset[str] | None:

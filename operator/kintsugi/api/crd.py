@@ -81,21 +81,23 @@ def _remediation() -> dict[str, Any]:
         short="mend",
         schema=object_schema(Remediation, REMEDIATION_RULES),
         columns=[
-            _column("Instance", ".spec.instance.name"),
+            _column("Pod", ".spec.instance.name", about="The instance that was sick."),
             _column("Trigger", ".spec.trigger", about="What was found."),
-            _column("Remedy", ".spec.remedy"),
+            _column("Remedy", ".spec.remedy", about="What is done about it."),
             _column("Phase", ".status.phase"),
-            _column("Outcome", ".status.outcome"),
+            _column("Outcome", ".status.outcome", about="How it ended."),
+            _column(
+                "Requests cut", ".status.streamsCut", "integer", about="Still running when it was evicted."
+            ),
+            _AGE,
             _column("Why", ".status.why", about="What was wrong with the instance."),
             _column(
                 "Now", ".status.message", about="What is done or waited for; once it is over: how it ended."
             ),
-            _AGE,
             _column("Deployment", ".spec.deployment", wide=True),
             _column("Pool", ".spec.pool", wide=True),
             _column("Attempt", ".spec.attempt", "integer", wide=True),
             _column("Replacement", ".status.replacement.name", wide=True),
-            _column("Streams cut", ".status.streamsCut", "integer", wide=True),
         ],
     )
 

@@ -24,6 +24,9 @@ MAX_PAGES: Final = 3
 MAX_PAGE: Final = 2560
 MAX_EVENTS: Final = 20
 MAX_EVENT: Final = 256
+MAX_RECORDS: Final = 17
+"""A block pool and sixteen workers."""
+MAX_RECORD: Final = 512
 MAX_CONTAINERS: Final = 16
 MAX_CONTAINER_BYTES: Final = 6144
 """All container statuses of a black box together, as JSON."""
@@ -151,6 +154,10 @@ class BlackBox(Model):
         tuple[Annotated[str, Field(max_length=MAX_PAGE)], ...], Atomic, Field(max_length=MAX_PAGES)
     ] = ()
     """Named series of the engine's metrics, as text, at most three readings."""
+    record: Annotated[
+        tuple[Annotated[str, Field(max_length=MAX_RECORD)], ...], Atomic, Field(max_length=MAX_RECORDS)
+    ] = ()
+    """What each rank of the engine measured last by its own telemetry, and how long before. Absent: it keeps no such record."""
     logs: Annotated[
         tuple[Annotated[str, Field(max_length=MAX_LOG_LINE)], ...], Atomic, Field(max_length=MAX_LOG_LINES)
     ] = ()
@@ -171,6 +178,7 @@ class BlackBox(Model):
         cls,
         *,
         pages: tuple[str, ...] = (),
+        record: tuple[str, ...] = (),
         logs: tuple[str, ...] = (),
         container_statuses: tuple[dict[str, Any], ...] = (),
         events: tuple[str, ...] = (),
@@ -183,6 +191,7 @@ class BlackBox(Model):
         """
         return cls(
             pages=tuple(_clip(page, MAX_PAGE) for page in pages[-MAX_PAGES:]),
+            record=record[:MAX_RECORDS],
             logs=tuple(_clip(line, MAX_LOG_LINE) for line in logs[-MAX_LOG_LINES:]),
             container_statuses=_fitting(container_statuses[:MAX_CONTAINERS], MAX_CONTAINER_BYTES),
             events=tuple(_clip(event, MAX_EVENT) for event in events[-MAX_EVENTS:]),

@@ -5,10 +5,11 @@ Pure: the runtime reads, this module chooses, redacts and bounds (safety rule 18
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeGuard
 
-from kintsugi.api.remediation import MAX_LOG_LINES, MAX_PAGE, BlackBox
+from kintsugi.api.remediation import MAX_LOG_LINES, MAX_PAGE, MAX_RECORD, MAX_RECORDS, BlackBox
 
 SIZE_LIMIT: Final = 40 * 1024
 """Bytes of a black box as JSON: a Remediation holds 64 KiB at most (design §2), its evidence and gates need the rest."""
@@ -33,6 +34,16 @@ _FIRST: Final = (
     "process_resident_memory_bytes",
 )
 """What explains most is kept where not all of a page fits."""
+
+_RECORD_HEAD: Final = frozenset({"format", "at", "age", "engine", "worker", "rank", "pid"})
+_RECORD_FIRST: Final = (
+    *("steps", "requests", "tokens", "preempted", "blocks", "orphaned", "waste", "fragmentation", "bytes"),
+    *("stepSeconds", "groups"),
+)
+"""Likewise, of a rank's own record."""
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_MOST_FIGURES: Final = 64
+_LARGEST: Final = 1e18
 
 _KEYS: Final = r"secret|passw(?:or)?d|passwd|credential|api[_-]?key|access[_-]?key|private[_-]?key"
 _GIVEN: Final = r"['\"]?\s*[:=]\s*\[?['\"]?)"
@@ -78,6 +89,14 @@ def named_series(page: str) -> str:
             break
         kept.append(line)
     return "\n".join(kept)
+
+
+def record_lines(ranks: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The ranks' last samples, a line each: `pool of engine 0, 31.2 s old: steps 4711, blocks.active 12, …`.
+
+    Only numbers and short words are taken over, whatever an engine answers: a record has no room for users' words.
+    """
+    return tuple(_record_line(rank) for rank in islice(ranks, MAX_RECORDS))
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
@@ -127,7 +146,7 @@ def event_lines(events: Iterable[Mapping[str, Any]], secrets: Iterable[str] = ()
 
 
 def bounded(box: BlackBox) -> BlackBox:
-    """`box` within `SIZE_LIMIT`: the oldest log lines go first, then events, then pages."""
+    """`box` within `SIZE_LIMIT`: the oldest log lines go first, then events, then pages, then container statuses."""
     while (size := len(json.dumps(box.dump(), ensure_ascii=False).encode())) > SIZE_LIMIT:
         if box.logs:
             drop = max(1, len(box.logs) * (size - SIZE_LIMIT) // size)
@@ -139,6 +158,50 @@ def bounded(box: BlackBox) -> BlackBox:
         else:
             return box.model_copy(update={"container_statuses": ()})
     return box
+
+
+def _record_line(rank: Mapping[str, Any]) -> str:
+    head = " ".join(filter(None, (_word(rank.get("kind")) or "rank", _word(rank.get("worker")))))
+    engine, age = _word(rank.get("engine")), rank.get("age")
+    head += f" of engine {engine}" if engine else ""
+    head += f", {age:.1f} s old" if _is_figure(age) else ", of unknown age"
+    figures: list[str] = []
+    room = MAX_RECORD - len(head) - len(": ")
+    for name, value in sorted(_figures(rank), key=lambda each: (_record_rank(each[0]), each[0])):
+        text = f"{name} {value:.6g}"
+        room -= len(text) + len(", ")
+        if room < 0:
+            break
+        figures.append(text)
+    return f"{head}: {', '.join(figures)}" if figures else head
+
+
+def _figures(value: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+    """The numbers in `value`, by path, three levels deep: `groups.0.waste`."""
+    for key, each in islice(value.items(), _MOST_FIGURES):
+        name = f"{path}{_word(key)}"
+        if not _word(key) or (not path and key in _RECORD_HEAD):
+            continue
+        if _is_figure(each):
+            yield name, float(each)
+        elif isinstance(each, Mapping) and depth < 2:
+            yield from _figures(each, f"{name}.", depth + 1)
+
+
+def _record_rank(name: str) -> int:
+    return next((at for at, first in enumerate(_RECORD_FIRST) if name.startswith(first)), len(_RECORD_FIRST))
+
+
+def _is_figure(value: object) -> TypeGuard[int | float]:
+    """Whether a JSON number can be told: JSON's whole numbers have no bound, Python's reals do."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -_LARGEST < value < _LARGEST
+
+
+def _word(value: object) -> str:
+    text = str(value) if isinstance(value, str) or _is_figure(value) else ""
+    return text if _WORD.fullmatch(text) else ""
 
 
 def _name(line: str) -> str:

@@ -166,6 +166,16 @@ def _verified(active: ActiveRemediation, world: World) -> Step:
     """The replacement is well; if the pool is worse off all the same, this was the last removal (safety rule 23)."""
     found = worse(active, world.view)
     if not found:
-        return Step(finished(active, "Cured", "its replacement is well after its probation", world.now))
+        place = f"{active.replacement_name} took its place, and is well after its probation"
+        return Step(finished(active, "Cured", f"{_went(active)}; {place}", world.now))
     stopped = active.model_copy(update={"worse_after": True})
     return Step(finished(stopped, "NotCured", found, world.now))
+
+
+def _went(active: ActiveRemediation) -> str:
+    """How the pod went, for those who ask why it was killed."""
+    if active.evicting_since is None:
+        return "gone by itself"
+    if active.streams_cut == 0:
+        return "evicted, with no request cut off"
+    return f"evicted, with {'an unknown number of' if active.streams_cut is None else active.streams_cut} requests cut off"

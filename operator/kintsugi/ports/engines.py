@@ -1,8 +1,8 @@
 """Engines as the operator needs them: a page of metrics, and canaries that outlive a pass."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kintsugi.core.snapshot import Canary, CanaryResult, Scrape
 
@@ -43,6 +43,11 @@ class EnginePort(Protocol):
 
     async def compact(self, address: Address, timeout: float) -> bool:
         """Have the engine give cached allocator memory back, in place: True where it says that it did."""
+        ...
+
+    async def record(self, address: Address, timeout: float) -> tuple[Mapping[str, Any], ...] | None:
+        """What each rank of the engine measured last, as it says it (`contract.RECORD_PATH`); () where the engine keeps no
+        such record; None where it does not say."""
         ...
 
     async def models(self, address: Address, timeout: float) -> frozenset[str] | None:

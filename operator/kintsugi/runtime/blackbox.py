@@ -5,16 +5,25 @@ import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from kintsugi.api.objects import Remediation
 from kintsugi.api.remediation import MAX_PAGES, BlackBox
-from kintsugi.core.blackbox import bounded, event_lines, named_series, plain_statuses, telling_lines
+from kintsugi.core.blackbox import (
+    bounded,
+    event_lines,
+    named_series,
+    plain_statuses,
+    record_lines,
+    telling_lines,
+)
 from kintsugi.core.moment import moment
 from kintsugi.core.plan import Evict, Plan, Release
 from kintsugi.core.snapshot import Instance, Page, Snapshot
 from kintsugi.ports.cluster import ClusterPort
-from kintsugi.ports.errors import PortError
+from kintsugi.ports.engines import Address, EnginePort
+from kintsugi.ports.errors import PortError, Unavailable
 
 log = logging.getLogger("kintsugi.blackbox")
 
@@ -56,16 +65,24 @@ class Flight:
 
 
 class BlackBoxes:
-    """Takes black boxes through the cluster's port."""
+    """Takes black boxes through the cluster's port, and what the engine itself recorded from the engine."""
 
-    def __init__(self, cluster: ClusterPort, take_seconds: float = TAKE_SECONDS) -> None:
+    def __init__(self, cluster: ClusterPort, engines: EnginePort, take_seconds: float = TAKE_SECONDS) -> None:
         self._cluster = cluster
+        self._engines = engines
         self._take_seconds = take_seconds
 
     async def filled(
-        self, snapshot: Snapshot, plan: Plan, flight: Flight, secrets: Iterable[str] = ()
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        flight: Flight,
+        secrets: Iterable[str] = (),
+        addresses: Mapping[str, Address] = MappingProxyType({}),
     ) -> Plan:
-        """`plan` with a black box in the record of each attempt that is about to let its victim go. Never raises."""
+        """`plan` with a black box in the record of each attempt that is about to let its victim go. Never raises.
+
+        `addresses`: where the engines answer, by pod UID."""
         known = tuple(secret for secret in secrets if secret)
         removed = {a.attempt for a in plan.actions if isinstance(a, Evict | Release)}
         attempts = {r.spec.attempt_id for r in plan.remediations}
@@ -73,14 +90,24 @@ class BlackBoxes:
         due = [r for r in plan.remediations if r.spec.attempt_id in removed and r.status.black_box is None]
         missing = [r for r in due if r.spec.attempt_id not in flight.taken]
         if missing:
-            boxes = await asyncio.gather(*(self._take(snapshot, each, flight, known) for each in missing))
+            boxes = await asyncio.gather(
+                *(
+                    self._take(snapshot, each, flight, known, addresses.get(each.spec.instance.uid))
+                    for each in missing
+                )
+            )
             flight.taken |= {r.spec.attempt_id: box for r, box in zip(missing, boxes, strict=True)}
         if not flight.taken:
             return plan
         return replace(plan, remediations=tuple(_with_box(each, flight) for each in plan.remediations))
 
     async def _take(
-        self, snapshot: Snapshot, remediation: Remediation, flight: Flight, secrets: tuple[str, ...]
+        self,
+        snapshot: Snapshot,
+        remediation: Remediation,
+        flight: Flight,
+        secrets: tuple[str, ...],
+        address: Address | None,
     ) -> BlackBox:
         namespace, victim = snapshot.key.namespace, remediation.spec.instance
         instance = next((i for i in snapshot.instances if i.uid == victim.uid), None)
@@ -96,7 +123,7 @@ class BlackBoxes:
             return ()
 
         restarted = instance is not None and instance.restarts > 0
-        lines, before, pods, events = await asyncio.gather(
+        lines, before, pods, events, ranks = await asyncio.gather(
             part("logs", self._cluster.pod_log_tail(namespace, victim.name, LOG_LINES)),
             part(
                 "logs of the run before",
@@ -106,6 +133,7 @@ class BlackBoxes:
             else asyncio.sleep(0, ()),
             part("container statuses", self._cluster.list_pods(snapshot.key)),
             part("events", self._cluster.list_pod_events(namespace, victim.name, victim.uid)),
+            part("the engine's own record", self._record(address)),
         )
         pod: Mapping[str, Any] = next(
             (each for each in pods if each["metadata"].get("uid") == victim.uid), {}
@@ -115,6 +143,7 @@ class BlackBoxes:
             missing.append("pages: none was read since this operator started")
         box = BlackBox.clipped(
             pages=pages,
+            record=record_lines(ranks),
             logs=telling_lines((*before, *lines), secrets),
             container_statuses=plain_statuses(pod, secrets),
             events=event_lines(events, secrets),
@@ -122,6 +151,13 @@ class BlackBoxes:
             missing=tuple(missing),
         ).model_copy(update={"taken_at": moment(snapshot.now)})
         return bounded(box)
+
+    async def _record(self, address: Address | None) -> Sequence[Mapping[str, Any]]:
+        """What the ranks measured last. Raises Unavailable where the engine does not say."""
+        said = None if address is None else await self._engines.record(address, self._take_seconds)
+        if said is None:
+            raise Unavailable("the engine does not answer")
+        return said
 
 
 def _with_box(remediation: Remediation, flight: Flight) -> Remediation:

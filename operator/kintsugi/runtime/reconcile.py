@@ -76,7 +76,7 @@ class Reconciler:
         self._measuring = measuring
         self._observer = Observer(cluster, engines, clock, measuring, image)
         self._actor = Actor(cluster)
-        self._black_boxes = BlackBoxes(cluster)
+        self._black_boxes = BlackBoxes(cluster, engines)
         self._book = FleetBook()
         self._kept: dict[Key, _Kept] = {}
 
@@ -167,7 +167,7 @@ class Reconciler:
                 await self._tell(raw, Happening("CRDOutdated", text[:900], True, "Report"))
             return
         secrets = (kept.sight.api_key or "",)
-        plan = await self._black_boxes.filled(snapshot, plan, kept.flight, secrets)
+        plan = await self._black_boxes.filled(snapshot, plan, kept.flight, secrets, kept.sight.addresses)
         await self._actor.record(snapshot, plan)
         await self._actor.act(snapshot, plan, judged, times)
         self._ask(plan, kept.sight)

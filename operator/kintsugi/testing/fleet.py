@@ -224,6 +224,10 @@ class FakeEngines:
         engine.behaviour = replace(engine.behaviour, fragmentation=engine.behaviour.compacts)
         return True
 
+    async def record(self, address: Address, timeout: float) -> tuple[Mapping[str, Any], ...] | None:
+        """Engines in closed form keep no record of their own; None where one is not reached."""
+        return None if self._reached(address) is None else ()
+
     def _reached(self, address: Address) -> _Engine | None:
         pod = self._by_ip().get(address.ip)
         return self._engine(pod) if pod is not None and self._cluster.reachable(pod) else None

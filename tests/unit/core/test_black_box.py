@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from kintsugi.api.remediation import MAX_PAGE, BlackBox
+from kintsugi.api.remediation import MAX_PAGE, MAX_RECORD, MAX_RECORDS, BlackBox
 from kintsugi.core.blackbox import (
     SIZE_LIMIT,
     bounded,
     event_lines,
     named_series,
     plain_statuses,
+    record_lines,
     redacted,
     telling_lines,
 )
@@ -140,3 +141,63 @@ def test_a_black_box_is_bounded_whatever_is_in_it_and_keeps_the_newest_lines(fil
     small = bounded(box)
     assert len(json.dumps(small.dump(), ensure_ascii=False).encode()) <= SIZE_LIMIT
     assert small.logs[-1] == "the last line"
+
+
+POOL = {
+    "format": 1,
+    "instance": "abc",
+    "kind": "pool",
+    "rank": "0",
+    "engine": "0",
+    "pid": 7,
+    "at": 1.8e9,
+    "age": 31.24,
+    "steps": 4711,
+    "requests": 3,
+    "waste": 0.125,
+    "orphaned": 0,
+    "blocks": {"active": 12, "cached_free": 3, "empty_free": 985},
+    "groups": {"0": {"kind": "FullAttention", "blockSize": 256, "waste": 0.125}},
+}
+
+
+def test_the_engines_own_record_is_a_line_for_each_rank_with_its_age() -> None:
+    worker = {
+        "kind": "allocator",
+        "rank": "0-1",
+        "worker": "1",
+        "engine": "0",
+        "age": 2,
+        "fragmentation": 0.61,
+    }
+    pool, allocator = record_lines([POOL, worker])
+    assert pool == (
+        "pool of engine 0, 31.2 s old: steps 4711, requests 3, blocks.active 12, blocks.cached_free 3, "
+        "blocks.empty_free 985, orphaned 0, waste 0.125, groups.0.blockSize 256, groups.0.waste 0.125"
+    )
+    assert allocator == "allocator 1 of engine 0, 2.0 s old: fragmentation 0.61"
+
+
+def test_of_an_odd_record_only_numbers_and_short_words_are_kept_and_it_stays_small() -> None:
+    odd = {
+        "kind": "my prompt: hello world",
+        "engine": SECRET * 9,
+        "age": "old",
+        "prompt": "tell me of",
+        "on": True,
+        "none": None,
+        "list": [1, 2],
+        "nan": float("nan"),
+        "huge": 10**400,
+        "a b": 1,
+        "few": 4,
+        "deep": {"a": {"b": {"c": {"d": 1}}}},
+    }
+    assert record_lines([odd]) == ("rank, of unknown age: few 4",)
+    wide = {f"figure{n}": n for n in range(1000)}
+    lines = record_lines([wide] * 100)
+    assert len(lines) == MAX_RECORDS
+    assert all(len(line) <= MAX_RECORD for line in lines)
+    full = bounded(BlackBox.clipped(record=lines, logs=("x" * 240,) * 100, pages=("y" * MAX_PAGE,) * 3))
+    assert full.record == lines
+    assert len(json.dumps(full.dump())) <= SIZE_LIMIT

@@ -10,7 +10,8 @@ import pytest
 
 from kintsugi_engine import compaction
 from kintsugi_engine.compaction import Desk, Endpoint
-from kintsugi_engine.contract import COMPACT_PATH, TELEMETRY_DIR_VARIABLE
+from kintsugi_engine.contract import COMPACT_PATH, RECORD_PATH, TELEMETRY_DIR_VARIABLE
+from kintsugi_engine.telemetry.rankfile import RankFile
 
 
 class Cuda:
@@ -96,3 +97,18 @@ async def test_other_paths_and_methods_and_keys(where: Path, monkeypatch: pytest
     monkeypatch.setenv("VLLM_API_KEY", "s3cret")
     assert (await asked())[0] == 401
     assert (await asked(key=b"Bearer s3cret"))[0] == 200
+
+
+async def test_the_ranks_own_record_is_told_to_who_has_the_key(
+    where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await asked("GET", RECORD_PATH) == (200, {"ranks": []})
+    RankFile(where, "abc", "pool", "0").write({"at": 1.0, "steps": 4711, "engine": "0"})
+    status, body = await asked("GET", RECORD_PATH)
+    (told,) = body["ranks"]
+    assert (status, told["kind"], told["steps"]) == (200, "pool", 4711)
+    assert told["age"] > 1e9
+    assert (await asked("POST", RECORD_PATH))[0] == 405
+    monkeypatch.setenv("VLLM_API_KEY", "s3cret")
+    assert (await asked("GET", RECORD_PATH))[0] == 401
+    assert (await asked("GET", RECORD_PATH, b"Bearer s3cret"))[0] == 200

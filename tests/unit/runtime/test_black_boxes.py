@@ -13,6 +13,7 @@ from kintsugi.core.finding import Detector
 from kintsugi.core.plan import Plan
 from kintsugi.core.snapshot import Page, Snapshot
 from kintsugi.ports.cluster import ClusterPort
+from kintsugi.ports.engines import Address, EnginePort
 from kintsugi.ports.errors import Unavailable
 from kintsugi.runtime.blackbox import BlackBoxes, Flight
 from tests.unit.core.decision.made import spec
@@ -51,6 +52,19 @@ class Logs:
         return [{"lastTimestamp": "2027-01-15T08:00:00Z", "reason": "Unhealthy", "message": "probe failed"}]
 
 
+class Engine:
+    """An engine that tells its record, or `said`; it hangs where that is a number of seconds."""
+
+    def __init__(self, said: tuple[dict[str, Any], ...] | float | None = ()) -> None:
+        self.said = said
+
+    async def record(self, address: Address, timeout: float) -> tuple[dict[str, Any], ...] | None:
+        if isinstance(self.said, float):
+            await asyncio.sleep(self.said)
+            return None
+        return self.said
+
+
 def about_to_remove() -> tuple[Snapshot, Plan, str]:
     """A pass that lets its victim go."""
     world = running_world(spec(4))
@@ -63,9 +77,17 @@ def about_to_remove() -> tuple[Snapshot, Plan, str]:
     return replace(world.snapshot(), instances=seen), plan, victim.uid
 
 
-def taken(logs: Logs, snapshot: Snapshot, plan: Plan, flight: Flight, seconds: float = 5.0) -> BlackBox:
-    boxes = BlackBoxes(cast(ClusterPort, logs), seconds)
-    filled = asyncio.run(boxes.filled(snapshot, plan, flight, ("swordfish", "")))
+def taken(
+    logs: Logs,
+    snapshot: Snapshot,
+    plan: Plan,
+    flight: Flight,
+    seconds: float = 5.0,
+    engine: Engine | None = None,
+) -> BlackBox:
+    boxes = BlackBoxes(cast(ClusterPort, logs), cast(EnginePort, engine or Engine()), seconds)
+    where = {logs.uid: Address("10.0.0.1")}
+    filled = asyncio.run(boxes.filled(snapshot, plan, flight, ("swordfish", ""), where))
     (remediation,) = filled.remediations
     assert remediation.status.black_box is not None
     return remediation.status.black_box
@@ -123,3 +145,23 @@ def test_of_an_instance_that_is_well_one_page_a_minute_is_kept_and_of_an_ailing_
     assert list(well.pages[uid]) == ["vllm:num_requests_running 0", "vllm:num_requests_running 60"]
     assert list(ailing.pages[uid])[-1] == "vllm:num_requests_running 115"
     assert len(ailing.pages[uid]) == 3
+
+
+def test_the_engines_own_record_is_in_the_box_and_one_that_keeps_none_is_no_gap() -> None:
+    snapshot, plan, uid = about_to_remove()
+    ranks = ({"kind": "pool", "engine": "0", "age": 42.0, "steps": 4711},)
+    box = taken(Logs(uid), snapshot, plan, Flight(), engine=Engine(ranks))
+    assert box.record == ("pool of engine 0, 42.0 s old: steps 4711",)
+    without = taken(Logs(uid), snapshot, plan, Flight(), engine=Engine(()))
+    assert without.record == ()
+    assert not any("record" in remark for remark in without.missing)
+
+
+@pytest.mark.parametrize("said", [None, 3600.0], ids=["refuses", "hangs"])
+def test_an_engine_that_does_not_tell_its_record_is_named_and_delays_nothing(said: float | None) -> None:
+    snapshot, plan, uid = about_to_remove()
+    began = time.monotonic()
+    box = taken(Logs(uid), snapshot, plan, Flight(), 0.1, Engine(said))
+    assert time.monotonic() - began < 2.0
+    assert [remark for remark in box.missing if remark.startswith("the engine's own record: ")]
+    assert box.logs

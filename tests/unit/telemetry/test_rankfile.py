@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from kintsugi_engine import contract
-from kintsugi_engine.telemetry.rankfile import STALE_SECONDS, RankFile, folder, read, remove_stale
+from kintsugi_engine.telemetry.rankfile import (
+    STALE_SECONDS,
+    RankFile,
+    folder,
+    last_records,
+    read,
+    remove_stale,
+)
 
 
 def test_a_file_tells_whose_sample_it_is(tmp_path: Path) -> None:
@@ -59,3 +66,17 @@ def test_the_folder_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert folder() == Path("/somewhere")
     monkeypatch.delenv(contract.TELEMETRY_DIR_VARIABLE)
     assert folder().name == f"kintsugi-telemetry-{os.getuid()}"
+
+
+def test_the_last_record_of_each_rank_is_told_with_its_age_whichever_process_wrote_it(tmp_path: Path) -> None:
+    RankFile(tmp_path, "before", "pool", "0").write({"at": 10.0, "steps": 5})
+    RankFile(tmp_path, "now", "pool", "0").write({"at": 90.0, "steps": 7})
+    RankFile(tmp_path, "now", "allocator", "0-1").write({"at": 99.5, "fragmentation": 0.1})
+    RankFile(tmp_path, "now", "pool", "1").write({"at": "soon"})
+    found = last_records(tmp_path, 100.0)
+    assert [(one["kind"], one["rank"], one["age"]) for one in found] == [
+        ("allocator", "0-1", 0.5),
+        ("pool", "0", 10.0),
+    ]
+    assert found[1]["steps"] == 7
+    assert last_records(tmp_path / "none", 100.0) == []

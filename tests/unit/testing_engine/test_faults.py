@@ -280,6 +280,22 @@ def test_resident_memory_grows_at_its_pace() -> None:
     assert read(engine, 100.0)["process_resident_memory_bytes"] - before == pytest.approx(1e8)
 
 
+def test_the_containers_memory_is_flat_until_it_grows_and_ends_at_its_limit() -> None:
+    engine = SimulatedEngine()
+    used = f"{contract.CONTAINER_MEMORY_ANONYMOUS}|source=cgroup"
+    shared = f"{contract.CONTAINER_MEMORY_SHARED}|source=cgroup"
+    limit = f"{contract.CONTAINER_MEMORY_LIMIT}|source=cgroup"
+    calm = read(engine, 0.0)
+    assert read(engine, 3600.0)[used] == calm[used] == 24 * 2**30
+    assert (calm[used] + calm[shared]) / calm[limit] < 0.7, "one that is well is far from its limit"
+    engine.inject(MemoryGrowth(bytes_per_second=2**20), 3600.0)
+    assert read(engine, 3700.0)[used] - calm[used] == 100 * 2**20
+    late = read(engine, 1e6)
+    assert late[used] + late[shared] == late[limit]
+    engine.clear(1e6, "memoryGrowth")
+    assert read(engine, 1e6)[used] == calm[used]
+
+
 def test_nan_metrics_turn_gauges_or_the_named_series_to_nan() -> None:
     engine = SimulatedEngine(load=LOAD)
     engine.inject(NanMetrics(), 10.0)

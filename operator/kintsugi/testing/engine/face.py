@@ -14,6 +14,13 @@ _TELEMETRY_SECONDS: Final = 0.25
 """The in-engine telemetry samples at a step, at most this often."""
 _RESIDENT: Final = 6.5e8
 """Resident bytes of a real API process just after its start (measured on vLLM 0.32)."""
+_GIB: Final = 2.0**30
+CONTAINER_LIMIT: Final = 64 * _GIB
+"""Memory limit of the container that the engine plays, bytes. Assumed, as are the next two: a server of a large model."""
+CONTAINER_ANONYMOUS: Final = 24 * _GIB
+"""Anonymous memory of an engine that is well, bytes."""
+CONTAINER_SHARED: Final = 4 * _GIB
+"""Shared memory charged to its container, bytes."""
 _CPU_SHARE: Final = 0.02
 """Assumed CPU seconds per second of the API process."""
 
@@ -72,8 +79,7 @@ class Face:
 
     def page(self, now: float, orphaned_blocks: int) -> str:
         """The `/metrics` text at `now`."""
-        for index, model in enumerate(self._models):
-            self._sample(self.telemetry[index], model, now, orphaned_blocks)
+        self._sample_all(now, orphaned_blocks)
         self._measure_process(now)
         lies = [(m.counters, lie) for i, m in enumerate(self._models) if (lie := self._lie(i, m, now))]
         true = [(c, (c.running, c.waiting, c.kv_usage)) for c, _ in lies]
@@ -88,6 +94,32 @@ class Face:
 
     # -- telemetry -------------------------------------------------------------------------------------------
 
+    def record(self, now: float, epoch: float, orphaned_blocks: int) -> list[dict[str, object]]:
+        """What each rank measured last: the allocators of its workers, then the pool; `epoch`: seconds since 1970 at `now`."""
+        self._sample_all(now, orphaned_blocks)
+        return [
+            head | {"engine": str(index), "at": epoch - one.age, "age": round(one.age, 3)}
+            for index, one in enumerate(self.telemetry)
+            for head in (
+                *(
+                    {"kind": "allocator", "rank": f"{index}-{w}", "worker": str(w), "fragmentation": level}
+                    for w, level in sorted(one.fragmentation.items())
+                ),
+                {
+                    "kind": "pool",
+                    "rank": str(index),
+                    "waste": one.block_waste,
+                    "orphaned": one.orphaned_blocks,
+                    "steps": one.steps,
+                    "requests": one.requests,
+                },
+            )
+        ]
+
+    def _sample_all(self, now: float, orphaned_blocks: int) -> None:
+        for index, model in enumerate(self._models):
+            self._sample(self.telemetry[index], model, now, orphaned_blocks)
+
     def _levels(self) -> dict[int, float]:
         return {worker: level for one in self.telemetry for worker, level in one.fragmentation.items()}
 
@@ -97,6 +129,7 @@ class Face:
             telemetry.sampled_at = step
             telemetry.fragmentation = {w: self._level(w, now) for w in telemetry.fragmentation}
             telemetry.block_waste = model.block_waste
+            telemetry.steps, telemetry.requests = model.counters.steps, model.in_flight
             telemetry.orphaned_blocks = orphaned_blocks
             telemetry.orphaned_ratio = orphaned_blocks / model.shape.num_gpu_blocks
         telemetry.age = max(0.0, now - telemetry.sampled_at)
@@ -139,4 +172,7 @@ class Face:
             grown = growth.fault.bytes_per_second * (now - growth.begins)
         self.process.resident_bytes = _RESIDENT + grown
         self.process.virtual_bytes = 2.2e9 + grown
+        room = CONTAINER_LIMIT - CONTAINER_SHARED
+        self.process.container_anonymous = min(room, CONTAINER_ANONYMOUS + grown)
+        self.process.container_shared, self.process.container_limit = CONTAINER_SHARED, CONTAINER_LIMIT
         self.process.cpu_seconds = round(14.0 + _CPU_SHARE * (now - self._started), 2)

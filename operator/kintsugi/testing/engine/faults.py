@@ -115,7 +115,11 @@ class StaleGauges(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryGrowth(Fault):
-    """Resident memory grows by `bytes_per_second`; with `allocate` the process really takes it (up to `most_bytes`)."""
+    """Memory of the process, and so of its container, grows by `bytes_per_second`.
+
+    The page shows it against a limit of 64 GiB, from 28 GiB on; at the limit it stays, and no kernel kills. With `allocate`
+    the process really takes it (up to `most_bytes`).
+    """
 
     name: ClassVar[str] = "memoryGrowth"
     primary: ClassVar[str] = "bytes_per_second"

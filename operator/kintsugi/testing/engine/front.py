@@ -48,6 +48,10 @@ class ProcessFigures:
     virtual_bytes: float = 2.2e9
     cpu_seconds: float = 14.0
     open_fds: int = 74
+    container_anonymous: float = 0.0
+    """Bytes, as the container's cgroup tells them; so are the next two."""
+    container_shared: float = 0.0
+    container_limit: float = 0.0
     gc: tuple[int, int, int] = field(default=(1592, 144, 10))
 
 
@@ -60,6 +64,10 @@ class RankTelemetry:
     block_waste: float = 0.0
     orphaned_blocks: int = 0
     orphaned_ratio: float = 0.0
+    steps: int = 0
+    """Steps of the engine so far."""
+    requests: int = 0
+    """Requests inside."""
     sampled_at: float = 0.0
     """On the engine's own clock."""
     age: float = 0.0

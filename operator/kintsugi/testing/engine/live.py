@@ -182,6 +182,12 @@ class LiveEngine:
         self._tick()
         return text
 
+    def record(self) -> list[dict[str, object]]:
+        """What each rank measured last, as the telemetry's files tell it."""
+        found = self.engine.record(self.now, wall_clock())
+        self._tick()
+        return found
+
     def _tick(self) -> None:
         """Run what is due and wake who waits for it. After every call into the engine: any of them runs steps."""
         self.engine.advance(self.now)

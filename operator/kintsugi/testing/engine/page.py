@@ -71,6 +71,7 @@ class MetricsPage:
         values = _process_values(process)
         if self._settings.telemetry:
             values += self._telemetry_values(telemetry)
+            values += [process.container_anonymous, process.container_shared, process.container_limit]
         if self._settings.log_stats:
             values += self._engine_values()
         return self._template % tuple(values) + http_section(http, self._created)
@@ -160,6 +161,12 @@ class MetricsPage:
         ):
             parts.append(self._head(name, text, "gauge"))
             parts += [f"{name}{self._labels(rank)} %s\n" for rank in ranks]
+        for name, text in (
+            (contract.CONTAINER_MEMORY_ANONYMOUS, "Anonymous memory of this container, bytes."),
+            (contract.CONTAINER_MEMORY_SHARED, "Shared memory charged to this container, bytes."),
+            (contract.CONTAINER_MEMORY_LIMIT, "Memory limit of this container, bytes."),
+        ):
+            parts.append(self._head(name, text, "gauge") + f'{name}{{source="cgroup"}} %s\n')
         return "".join(parts)
 
     def _telemetry_values(self, telemetry: Sequence[RankTelemetry]) -> list[object]:

@@ -22,11 +22,12 @@ from kintsugi.testing.engine.live import LiveEngine
 from kintsugi.testing.engine.openai import CHAT, COMPLETIONS, ApiError
 from kintsugi.testing.engine.settings import ServerSettings
 from kintsugi.testing.engine.simulated import SimulatedEngine
+from kintsugi_engine.contract import RECORD_PATH
 
 VERSION = "0.32.0"
 """The vLLM version that the page and the protocol follow."""
 _BODY_LIMIT = 64 * 2**20
-_UNCOUNTED = frozenset({"/metrics", "/health", "/ping", "/version", "/load"})
+_UNCOUNTED = frozenset({RECORD_PATH, "/metrics", "/health", "/ping", "/version", "/load"})
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -160,6 +161,8 @@ class EngineServer:
         application.router.add_get("/version", self._version)
         application.router.add_get("/load", self._load)
         application.router.add_get("/metrics", self._metrics)
+        if self.engine.telemetry:
+            application.router.add_get(RECORD_PATH, self._record)
         return application
 
     @web.middleware
@@ -191,7 +194,11 @@ class EngineServer:
         if self.live.holds(SlowStart):
             return web.Response(status=503)
         key = self.settings.api_key
-        if key and request.path.startswith("/v1") and request.headers.get("Authorization") != f"Bearer {key}":
+        if (
+            key
+            and request.path.startswith(("/v1", "/kintsugi"))
+            and request.headers.get("Authorization") != f"Bearer {key}"
+        ):
             return web.json_response({"error": "Unauthorized"}, status=401)
         return await handler(request)
 
@@ -216,6 +223,9 @@ class EngineServer:
                 for name in self.settings.adapters
             ]
         return web.json_response({"object": "list", "data": models})
+
+    async def _record(self, request: web.Request) -> web.Response:
+        return web.json_response({"ranks": self.live.record()})
 
     async def _metrics(self, request: web.Request) -> web.Response:
         await self.live.unless(MetricsTimeout)

@@ -67,6 +67,7 @@ class SimulatedEngine:
             raise ValueError(f"fragmentation must be a ratio from 0 to 1, not {fragmentation}")
         self.shape = shape or EngineShape()
         self.model_name = model_name
+        self.telemetry = telemetry
         self.faults = FaultSet()
         cost = cost or StepCost()
         self.ranks: list[EngineModel] = [
@@ -199,6 +200,11 @@ class SimulatedEngine:
         """The `/metrics` text at `now`, as this engine's faults let it look."""
         self.advance(now)
         return self._face.page(now, self._orphaned(now))
+
+    def record(self, now: float, epoch: float) -> list[dict[str, object]]:
+        """What each rank measured last, as `contract.RECORD_PATH` tells it; `epoch`: seconds since 1970 at `now`."""
+        self.advance(now)
+        return self._face.record(now, epoch, self._orphaned(now))
 
     def _run(self, to: float) -> None:
         if to > self._now:
