@@ -41,6 +41,13 @@ def test_one_pool_as_json_says_the_same_and_nothing_of_a_cluster() -> None:
         assert "ownerReferences" not in document["metadata"]
 
 
+def test_with_the_operators_image_the_pods_are_those_that_it_makes_in_a_cluster() -> None:
+    answer = run(yaml.safe_dump(MANIFEST), "--pool", "long", "--operator-image", "registry.corp/kintsugi:1")
+    pod = next(iter(yaml.safe_load_all(answer.stdout)))["spec"]["template"]
+    assert [init["image"] for init in pod["spec"]["initContainers"]] == ["registry.corp/kintsugi:1"]
+    assert "--kv-transfer-config" in container(pod)["args"]
+
+
 def test_instances_of_several_nodes_are_groups() -> None:
     spec = {"model": {"id": FLASH}, "hardware": {"gpu": "H200", "gpusPerInstance": 8, "nodesPerInstance": 2}}
     answer = run(yaml.safe_dump(MANIFEST | {"spec": spec}))
