@@ -83,10 +83,19 @@ PERCENT: Final = 60
 
 COURSES: Final = (
     *(
-        Course(f"fragmented {n}", "fragmentation", "fragmentation", r"\d+ %", 4, 30, 16, 3.0)
+        Course(
+            f"fragmented {n}",
+            "fragmentation",
+            "fragmentation",
+            r"allocator fragmentation 60 %",
+            4,
+            30,
+            16,
+            3.0,
+        )
         for n in range(1, 5)
     ),
-    Course("slow", "throughputDrop", "throughput", r"\d+ %", 2, 30, 10, 6.0),
+    Course("slow", "throughputDrop", "throughput", r"[3-7]\d % of the step rate is lost", 2, 30, 10, 6.0),
     Course("growing", GROWTH, GROWTH, r"[\d.]+ GiB an hour .* in \d+ min", len(LEAKS), 100, 40, 3.0),
 )
 

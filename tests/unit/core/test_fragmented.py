@@ -185,7 +185,7 @@ def test_orphaned_blocks_are_a_source_of_their_own() -> None:
     verdict = play.go(700)
 
     assert verdict.verdict is Verdict.SICK
-    assert "OrphanedBlocks" in verdict.message
+    assert "blocks that no request explains 40 %, above 25 % in most readings of 600 s" in verdict.message
 
 
 def test_block_waste_is_not_judged_unless_the_user_adds_it() -> None:

@@ -92,6 +92,14 @@ class FragmentationState:
     that has been restarted since. The window above the line must still be seen anew."""
 
 
+MEANING: Final = {
+    "Allocator": "GPU memory lies in pieces: allocator fragmentation",
+    "OrphanedBlocks": "KV cache is lost: blocks that no request explains",
+    "BlockWaste": "KV cache is held and not used: block waste",
+}
+"""What is told of each source to someone who only asks why a pod was replaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """The line that counts, percent, and the times around it."""
@@ -193,7 +201,9 @@ def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> 
         evidence.append(Evidence("fragmentation after warm-up", reference, "%", 1))
     if state.sick:
         live = fresh and not state.blind and count > 0
-        text = f"{source} fragmentation {value:.0f} % has been above {line.threshold:.0f} % long enough"
+        text = f"{MEANING.get(source, source)} {value:.0f} %, above {line.threshold:.0f} % in most readings"
+        text += f" of {line.times.fragmentation_window:.0f} s"
+        text += f", {reference:.0f} % after warm-up" if reference is not None else ""
         text += "" if live else ", but it could not be read of late"
         severity, reason = (
             (Severity.SICK, "Fragmented") if live else (Severity.SUSPECT, "FragmentationUnknown")
