@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -44,6 +44,8 @@ class ServedEngines(Pages):
         """By pod name: `/metrics` is answered with this status."""
         self.on_canary: dict[str, Callable[[], None]] = {}
         """By pod name: what happens when one of our requests reaches it."""
+        self.on_page: dict[str, Callable[[web.Request, str], Awaitable[web.StreamResponse]]] = {}
+        """By pod name: how its page, which is given, is sent."""
         self.pages_served = 0
         self._runner: web.AppRunner | None = None
         self._ports: dict[str, int] = {}
@@ -112,7 +114,8 @@ class ServedEngines(Pages):
         if status := self.status.get(pod["metadata"]["name"]):
             return web.Response(status=status)
         if not isinstance(scrape, Failed):
-            return web.Response(text=scrape.text)
+            odd = self.on_page.get(pod["metadata"]["name"])
+            return web.Response(text=scrape.text) if odd is None else await odd(request, scrape.text)
         if scrape.failure is Failure.HTTP_ERROR:
             return web.Response(status=500)
         if scrape.failure is not Failure.REFUSED:

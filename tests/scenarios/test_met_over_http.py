@@ -71,6 +71,8 @@ async def test_s09_a_page_without_one_known_name_is_unknown_load_and_no_idle_eng
         found = scene.verdict(pod)
         assert (found.verdict.value, found.reason, found.running) == ("Unknown", "Unrecognised", None)
         assert scene.condition("DataFresh") == ("False", "Unrecognised")
+        (said,) = [c.message for c in scene.status.conditions if c.type == "DataFresh"]
+        assert pod in said
         assert "Idle" not in {said for said, _ in scene.kept.seen[pod]}
         nothing_happened(scene)
 
@@ -153,6 +155,7 @@ async def test_s11_gauges_frozen_at_busy_values_cost_no_pod(thaws: bool) -> None
             asked += [c.sent for c in scene.engines.canaries[sent:] if c.process.uid == scene.uid(pod)][:1]
             assert scene.verdict(pod).verdict.value != "Sick"
             assert scene.rotation(pod) == "in"
+            assert asked or not scene.kept.findings.get(pod, set()) & {"StaleGauges", "Stalled"}
         assert asked
         nothing_happened(scene)
         if thaws:
@@ -225,7 +228,10 @@ async def test_s13_no_traffic_is_neither_a_breach_nor_zero() -> None:
         for name in scene.names_of("short"):
             assert scene.verdict(name).verdict.value == "Idle"
             assert "kv_cache_usage_percent" not in scene.verdict(name).signals
-            assert not scene.kept.findings.get(name, set()) & {"LowCacheHit", "Erroring", "Slow", "Stalled"}
+            assert not scene.kept.findings.get(name, set())
+        (pool,) = scene.status.pools
+        assert pool.verdicts is not None
+        assert pool.verdicts.idle == 3
         assert "NaN" not in scene.status_json()
         nothing_happened(scene)
 
@@ -265,7 +271,11 @@ async def test_s54_fragmentation_that_nobody_exports_is_absent_and_never_guessed
         for name in scene.names_of("short"):
             assert "fragmentation_percent" not in scene.verdict(name).signals
             assert "kintsugi_gpu_memory_fragmentation_ratio" in scene.verdict(name).missing
+            assert not {reason for reason in scene.kept.findings.get(name, ()) if "ragment" in reason}
         assert scene.condition("DataFresh") == ("True", "SeriesMissing")
+        (said,) = [c.message for c in scene.status.conditions if c.type == "DataFresh"]
+        assert "kintsugi_gpu_memory_fragmentation_ratio" in said
+        assert "fragmentation" in said.partition("only observed for it")[2]
         nothing_happened(scene)
 
 

@@ -27,7 +27,14 @@ async def test_s15_alive_but_frozen_is_withdrawn_and_replaced_once_with_its_evid
         done = await scene.until_done()
         assert scene.removals() == [pod]
         assert (done.spec.trigger, done.status.outcome) == ("stall", "Cured")
-        assert {each.signal: each.value for each in done.status.evidence}["canaries unanswered"] == 3
+        evidence = {each.signal: each.value for each in done.status.evidence}
+        assert evidence["canaries unanswered"] == 3
+        sent = [evidence[f"canary {number} sent, after the last step"] for number in (1, 2, 3)]
+        assert sent == sorted(sent)
+        assert 10 <= sent[0] <= 20
+        assert sent[-1] <= 60
+        assert evidence["seconds without a step of rank 0"] >= 60
+        assert done.status.timeline.withdrawn is not None
         assert any(e.reason == "InstanceSick" and "no step" in e.message for e in scene.cluster.events)
         await scene.run(1_200)
         assert scene.removals() == [pod]
@@ -47,6 +54,10 @@ async def test_s16_busy_is_not_dead_even_where_every_second_reading_is_too_late(
             await scene.run(5)
             assert scene.verdict(slow).verdict.value not in ("Sick", "Suspect")
         assert scene.verdict(scene.names_of("short")[1]).verdict.value == "Saturated"
+        (told,) = [
+            f.message for f in scene.verdict(scene.names_of("short")[1]).findings if f.reason == "Saturated"
+        ]
+        assert "add capacity or shed load" in told
         assert "Saturated" in scene.kept.findings[slow]
         assert len(scene.engines.canaries) == sent
         nothing_happened(scene)
@@ -65,7 +76,10 @@ async def test_s17_an_engine_that_admits_nobody_with_an_empty_cache_is_replaced_
             for name in scene.names_of("short"):
                 scene.engines.rewrite[name] = without("num_requests_waiting_by_reason")
         scene.engines.change(pod, hung=True, running=0.0, waiting=6.0, kv_usage=0.0)
-        await scene.until_removed(within=400)
+        await scene.run(55)
+        assert (scene.verdict(pod).verdict.value, scene.rotation(pod)) == ("Suspect", "in")
+        took = 55 + await scene.until_removed(within=400)
+        assert 300 <= took <= 320, "there is nothing to drain"
         done = await scene.until_done()
         assert (scene.removals(), done.spec.trigger) == ([pod], "stall")
 
@@ -101,6 +115,8 @@ async def test_s18_a_giant_prefill_is_told_and_not_thrown_away() -> None:
             await scene.run(5)
             assert scene.verdict(pod).verdict.value not in ("Sick", "Suspect")
         assert "LongPrefillBlocks" in scene.kept.findings[pod]
+        (told,) = [f.message for f in scene.verdict(pod).findings if f.reason == "LongPrefillBlocks"]
+        assert all(cure in told for cure in ("pool of their own", "tensor", "maxNumBatchedTokens")), told
         del scene.engines.rewrite[pod]
         await scene.run(600)
         assert "LongPrefillBlocks" not in scene.reasons(pod)
@@ -125,6 +141,51 @@ async def test_s19_slow_first_requests_of_a_new_process_are_its_warm_up() -> Non
         nothing_happened(scene)
 
 
+JIT = {"time_to_first_token_seconds_sum": 34.6, "time_to_first_token_seconds_count": 10.0}
+"""Request 1 took 31 s to its first token, requests 2 to 10 took 0.4 s: the mean and every quantile above 90 are slow."""
+
+
+@pytest.mark.parametrize("compiles", [14.0, 31.0, 34.0, 55.0])
+@pytest.mark.parametrize(
+    "forgetful", [False, True], ids=["one operator", "an operator that restarts meanwhile"]
+)
+async def test_s19_compilation_in_each_length_class_in_turn_is_warm_up_whoever_watches(
+    compiles: float, forgetful: bool
+) -> None:
+    async with served({"short": 3}, then=5) as scene:
+        pod = scene.names_of("short")[0]
+        scene.cluster.exit_container("llm", pod, 0, "Completed")
+        await scene.run(90)
+        scene.forget()
+        scene.engines.rewrite[pod] = replaced(**JIT)
+        for running in (1.0, 2.0, 4.0, 8.0):  # the first request of each length class
+            scene.engines.change(pod, hung=True, running=running)
+            await scene.run(compiles)
+            scene.engines.change(pod, hung=False, running=running, slow=3.0)
+            await scene.run(20)
+            if forgetful:
+                scene.restart()
+        scene.engines.change(pod, slow=1.0)
+        await scene.run(900)
+        assert not {said for said, _ in scene.kept.seen[pod]} & {"Sick", "Suspect"}
+        nothing_happened(scene)
+
+
+async def test_s19_the_warm_up_is_counted_from_this_processs_start_and_ends() -> None:
+    async with served({"short": 3}, then=5) as scene:
+        pod = scene.names_of("short")[0]
+        scene.engines.change(pod, hung=True, running=3.0)
+        await scene.until_withdrawn(pod, within=90)
+        began = scene.cluster.clock.mono()
+        scene.engines.change(pod, hung=False)
+        await scene.run(60)
+        scene.cluster.exit_container("llm", pod, 0, "Completed")
+        await scene.run(60)
+        scene.engines.change(pod, hung=True, running=3.0)
+        assert await scene.until_withdrawn(pod, within=900) >= 60
+        assert scene.cluster.clock.mono() - began >= 180
+
+
 # S20 ------------------------------------------------------------------------------------------------------------------
 
 HOUR = 3_600.0
@@ -136,8 +197,12 @@ async def test_s20_a_leak_on_all_four_is_recycled_one_at_a_time_before_the_limit
         scene.engines.behaviour = lambda pod: Behaviour(memory=22.0 + 0.25 * next(starts) % 1.0, leak=8.0)
         removed: list[float] = []
         forecasts: set[str] = set()
+        began: dict[str, float] = {}
         while scene.cluster.clock.mono() < 5.2 * HOUR:
             await scene.run(60)
+            if scene.cluster.clock.mono() < 600:
+                behaviours = {name: scene.engines.behaviour_of(name) for name in scene.names_of("short")}
+                began = {name: b.memory for name, b in behaviours.items() if b is not None and b.memory}
             if len(scene.removals()) > len(removed):
                 removed.append(scene.cluster.clock.mono())
             assert len(scene.removals()) == len(removed)
@@ -147,6 +212,7 @@ async def test_s20_a_leak_on_all_four_is_recycled_one_at_a_time_before_the_limit
             }
         assert {each.spec.trigger for each in scene.remediations()} == {"memoryGrowth"}
         assert len(removed) == 4
+        assert scene.removals() == sorted(began, key=lambda name: -began[name]), "the highest first"
         assert removed[0] <= 4 * HOUR
         assert removed[-1] <= 5.2 * HOUR, "22 GiB at the start and 8 an hour reach 64 GiB after 5.25 h"
         assert all(later - earlier >= 600 for earlier, later in pairwise(removed))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from kintsugi.core.detect.stalled import Limits, RankClock, StallState, blocked, convinced
+from kintsugi.core.detect.stalled import CANARIES_NEEDED, Limits, RankClock, StallState, blocked, convinced
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.sample import RankSample, Sample
 from kintsugi.core.times import Times
@@ -48,6 +48,18 @@ def _numbers(rank: RankSample | None) -> tuple[Evidence, ...]:
     return tuple(Evidence(name, value, "count", 1) for name, value in pairs if value is not None)
 
 
+def _canary_times(clock: RankClock) -> list[Evidence]:
+    """When the first canaries that got no answer were sent; nothing where no step of this process was ever seen."""
+    if clock.last_progress is None:
+        return []
+    began = clock.last_progress
+    sent = [ping.sent - began for ping in clock.pings if ping.unanswered][:CANARIES_NEEDED]
+    return [
+        Evidence(f"canary {number} sent, after the last step", seconds, "s", 1)
+        for number, seconds in enumerate(sent, 1)
+    ]
+
+
 def _flat_finding(
     name: str,
     clock: RankClock,
@@ -61,6 +73,7 @@ def _flat_finding(
     evidence = (
         Evidence(f"seconds without a step of rank {name}", clock.flat, "s", unanswered),
         Evidence("canaries unanswered", float(unanswered), "count", len(clock.pings)),
+        *_canary_times(clock),
         *_numbers(rank),
     )
     text = f"rank {name} has work and made no step for {clock.flat:.0f} s, {unanswered} canaries unanswered"
