@@ -108,6 +108,15 @@ def test_on_cgroup_v2_all_controllers_are_handed_down(tmp_path: Path) -> None:
     assert (tmp_path / "kintsugi_a_f00_node1").is_dir()
 
 
+def test_a_nodes_pods_go_before_what_else_keeps_the_machine_busy(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu\n")
+    group = tmp_path / "kintsugi_a_f00_node1"
+    group.mkdir()
+    (group / "cpu.weight").write_text("100\n")  # as the kernel lays it there
+    cgroups.create(group.name, tmp_path)
+    assert (group / "cpu.weight").read_text() == "400"
+
+
 def test_groups_of_all_runs_are_found_also_in_the_hierarchy_without_controllers(v1: Path) -> None:
     for place in (
         "memory/kintsugi_a_f00_node1",
