@@ -100,6 +100,13 @@ _PART_FIELD: Final[Mapping[tuple[Signal, str], str]] = {
 }
 MAX_RANKS: Final = 256
 """Data-parallel ranks of one pod beyond which a page is not believed."""
+MOST: Final = 1e18
+"""Nothing on a page is negative or beyond this: it is an exabyte, or a token a nanosecond for thirty years. Judgement."""
+_SHARES: Final = frozenset(
+    {Signal.KV_USAGE, Signal.GPU_FRAGMENTATION, Signal.ORPHANED_RATIO, Signal.BLOCK_WASTE}
+)
+MOST_OF_ONE: Final = 1.01
+"""A share beyond this is in other units, such as percent, and is not guessed at; the rest is for rounding. Judgement."""
 _TELEMETRY: Final = frozenset(
     {
         Signal.GPU_FRAGMENTATION,
@@ -184,7 +191,8 @@ def read_sample(reader: PageReader, page: Page) -> Sample | Unreadable:
 
 
 def sample_of(numbers: Mapping[Target, float], mono: float) -> Sample:
-    """Put the numbers of one page in their places. NaN and the infinities are Absent."""
+    """Put the numbers of one page in their places. What no such number can be is Absent: NaN, less than nothing, beyond
+    `MOST`, and shares beyond one."""
     ranks: dict[str, RankSample] = {}
     ages: dict[tuple[str, str], int] = {}
     edges: dict[str, dict[float, float]] = {}
@@ -195,7 +203,7 @@ def sample_of(numbers: Mapping[Target, float], mono: float) -> Sample:
     moves = False
     for target, number in numbers.items():
         signal = target.signal
-        if not math.isfinite(number):
+        if not 0.0 <= number <= MOST or (number > MOST_OF_ONE and signal in _SHARES):
             continue
         name = _FIELD.get(signal) or _PART_FIELD.get((signal, target.part))
         if name is not None:

@@ -50,7 +50,7 @@ def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[s
     values["memory_forecast_seconds"] = forecast_seconds(process.memory, mono, times)
     flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)
     values["flat_seconds"] = flat
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
 
 
 def _fragmentation(process: ProcessEvidence) -> float | None:
