@@ -1,12 +1,10 @@
 """`kintsugi advise` against an API server that answers over HTTP: pods are reached through its proxy, and only read."""
 
-import asyncio
 import json
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +14,7 @@ from click.testing import CliRunner, Result
 from kintsugi.__main__ import main
 from kintsugi.testing.engine import SimulatedEngine
 from tests.unit.advisor.test_watching import pod
+from tests.unit.api_stub import ApiStub
 
 DEPLOYMENT: dict[str, Any] = {
     "metadata": {"namespace": "llm", "name": "chat", "resourceVersion": "1", "uid": "u"},
@@ -23,37 +22,15 @@ DEPLOYMENT: dict[str, Any] = {
 }
 
 
-class Server:
+class Server(ApiStub):
     """An API server with one fleet of one pod, on a thread and loop of its own."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seen: list[tuple[str, str]] = []
         self.proxy_status = 200
         self.deployments = [DEPLOYMENT]
-        self.url = ""
         self._engine, self._began = SimulatedEngine(), time.monotonic()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._runner = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    async def _start(self) -> web.AppRunner:
-        app = web.Application()
-        app.router.add_route("*", "/{rest:.*}", self._answer)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        return runner
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.seen.append((request.method, request.path))
