@@ -15,6 +15,7 @@ from kintsugi.core.page import PageReader
 from kintsugi.core.sample import Sample, read_sample
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import Page
+from kintsugi_engine.contract import COMPACT_MIDDLEWARE, RECORD_PATH
 from tests.engine.engine import BLOCK, TELEMETRY, Engine, arguments, start, wait_ready
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,7 +42,7 @@ def engines(
         "kv_connector_extra_config": {"connectors": [saving, TELEMETRY]},
     }
     words = {
-        "roomy": arguments(tiny_llama),
+        "roomy": arguments(tiny_llama, "--middleware", COMPACT_MIDDLEWARE),
         "tight": arguments(tiny_llama, *little),
         "beside": arguments(tiny_llama, telemetry=two),
     }
@@ -194,6 +195,9 @@ def test_a_stopped_engine_still_tells_what_it_last_knew_and_since_when(roomy: En
             assert roomy.get("/health") == ""
             assert file_of(roomy) == known
             assert blocks(roomy.ours()) == known["blocks"]
+            (record,) = json.loads(roomy.get(RECORD_PATH))["ranks"]
+            assert record.pop("age") == pytest.approx(time.time() - known["at"], abs=2.5)
+            assert record == known, "the API process of a hung engine tells what its rank wrote last"
             age = roomy.ours()['kintsugi_sample_age_seconds{rank="pool"}']
             assert age == pytest.approx(time.time() - known["at"], abs=2.5)
         finally:

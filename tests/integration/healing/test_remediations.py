@@ -70,7 +70,11 @@ class Course:
         if self.grows:
             stall = {"forSeconds": 600, "removeAfterSeconds": 1200}
             healing["triggers"] = {"stall": stall, "throughput": {"mode": "Observe"}}
-            healing["drain"] = {"timeoutSeconds": 1000}  # ten real seconds, as the others have
+            healing["drain"] = {
+                "timeoutSeconds": 1000
+            }  # ten real seconds, as the others have; so are the next two
+            healing["storm"]["holdSeconds"] = 200
+            healing["probationSeconds"] = 200
         return healing
 
 
@@ -96,7 +100,7 @@ COURSES: Final = (
         for n in range(1, 5)
     ),
     Course("slow", "throughputDrop", "throughput", r"[3-7]\d % of the step rate is lost", 2, 30, 10, 6.0),
-    Course("growing", GROWTH, GROWTH, r"[\d.]+ GiB an hour .* in \d+ min", len(LEAKS), 100, 40, 3.0),
+    Course("growing", GROWTH, GROWTH, r"[\d.]+ GiB an hour .* in \d+ min", len(LEAKS), 100, 30, 3.0),
 )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kintsugi.adapters import telemetry
 from kintsugi.api.healing import (
     ADVICE_ONLY,
     DEFAULT_STALL_FOR_SECONDS,
@@ -16,7 +17,7 @@ from kintsugi.core.detect import collapsed, corrupted, dead, erroring, gpu_troub
 from kintsugi.core.detect.cache_hit import ENOUGH_TOKENS
 from kintsugi.core.detect.slow import SUSPECT_DROP
 from kintsugi.core.detect.stalled import CANARIES_NEEDED
-from kintsugi.core.explain.watched import NEVER_ACTS
+from kintsugi.core.explain.watched import NEVER_ACTS, TRIGGER_WORDS
 from kintsugi.core.finding import Detector
 from kintsugi.core.measured import GPU_TROUBLE, GPU_USE, RSS, WORKING_SET
 from kintsugi.core.pod.seconds import UNKNOWN_START_SECONDS
@@ -41,6 +42,17 @@ def rows(part: str) -> dict[str, tuple[str, list[str]]]:
 
 def test_the_tables_out_of_the_code_are_up_to_date() -> None:
     assert detectors_page.page() == TEXT, "run: python -m tests.unit.core.detectors_page"
+
+
+def test_the_figures_that_trust_is_built_on_are_exported_under_the_names_that_are_told() -> None:
+    part = TEXT.partition("## Before you let one act")[2].partition("\n## ")[0]
+    exported = {name for name, *_ in telemetry.table()}
+    assert set(re.findall(r"\bkintsugi_\w+", part)) <= exported
+    told = dict(re.findall(r"^\| `(\w+)` \| `(\w+)`", part, flags=re.MULTILINE))
+    acting = {trigger for trigger, _ in rows(ACTS).values()}
+    assert told == {name: TRIGGER_WORDS[name].signal for name in acting if TRIGGER_WORDS[name].signal}
+    half = 100 * (1 - (1 - HealingSpec().triggers.throughput.drop_percent / 100) ** 0.5)
+    assert f"below {half:.0f} at the default" in part or f"below {int(half)} at the default" in part
 
 
 def test_every_detector_has_its_line_and_no_other() -> None:
