@@ -15,7 +15,7 @@ from tests.cluster.registry_store import RegistryStore
 
 _LOCAL = "localhost/kintsugi"
 _KEPT = 8
-"""How many images of a name stay whatever their age."""
+"""How many images of a name stay whatever their age, where nobody says."""
 _UNUSED_SECONDS = 6 * 3600.0
 """Beyond those, one that nobody has asked for this long goes: a cluster that runs may still want it."""
 
@@ -27,13 +27,15 @@ def build_image(
     *,
     arguments: Mapping[str, str] | None = None,
     base: str | None = None,
+    kept: int = _KEPT,
     say: Say = silent,
 ) -> str:
     """The reference by which any cluster pulls the image of the Dockerfile at `path`: `registry/name:key`.
 
     The key names the content: the Dockerfile, the files that it copies out of `context`, the arguments and the base. An
     image that the registry has under that key is not built again; clusters share its storage and need not be up. `base`, another image's reference
-    from here, goes in as the argument BASE; without it that is a small Debian with Python. Raises
+    from here, goes in as the argument BASE; without it that is a small Debian with Python. `kept`: how many images of the
+    name stay whatever their age. Raises
     buildah.BuildFailed, or FileNotFoundError for a file that the Dockerfile copies and the context lacks.
     """
     text = path.read_text()
@@ -59,7 +61,7 @@ def build_image(
         with tempfile.TemporaryDirectory(prefix=".push-", dir=_same_file_system()) as scratch:
             buildah.export(local, Path(scratch) / "image")
             registry.put(name, key, Path(scratch) / "image")
-        registry.prune(name, _KEPT, _UNUSED_SECONDS)
+        registry.prune(name, kept, _UNUSED_SECONDS)
         buildah.keep_small()
     return reference
 
