@@ -21,8 +21,7 @@ async def test_an_outage_of_all_metrics_touches_no_pod_and_ends_by_itself(failur
     for name in names:
         scene.engines.change(name, canary_status=404)
     await scene.run(300)
-    reason = "Refused" if failure is Failure.REFUSED else "MetricsUnavailable"
-    assert scene.condition("DataFresh") == ("False", reason)
+    assert scene.condition("DataFresh") == ("False", "MetricsUnavailable")
     assert scene.condition("HealingAllowed") == ("False", "NoData")
     if failure is not Failure.REFUSED:  # a refused connection says something: it makes a suspect
         assert scene.withheld() == dict.fromkeys(names, "noData")

@@ -70,7 +70,7 @@ async def test_s09_a_page_without_one_known_name_is_unknown_load_and_no_idle_eng
         await scene.run(1_800)
         found = scene.verdict(pod)
         assert (found.verdict.value, found.reason, found.running) == ("Unknown", "Unrecognised", None)
-        assert scene.condition("DataFresh") == ("False", "Unrecognised")
+        assert scene.condition("DataFresh") == ("False", "MetricsUnavailable")
         (said,) = [c.message for c in scene.status.conditions if c.type == "DataFresh"]
         assert pod in said
         assert "Idle" not in {said for said, _ in scene.kept.seen[pod]}

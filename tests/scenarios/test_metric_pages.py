@@ -45,7 +45,7 @@ async def test_a_page_without_one_known_name_is_no_idle_engine_and_costs_no_pod(
     await scene.run(1800)
     (found,) = [each for each in scene.status.instances if each.name == pod]
     assert (found.verdict, found.reason) == ("Unknown", "Unrecognised")
-    assert scene.condition("DataFresh") == ("False", "Unrecognised")
+    assert scene.condition("DataFresh") == ("False", "MetricsUnavailable")
     assert scene.withheld() == {pod: "noData"}
     assert (scene.remediations(), scene.rotation(pod)) == ([], "in")
 

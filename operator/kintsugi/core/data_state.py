@@ -38,10 +38,8 @@ def data_state(
     if blind:
         named = ", ".join(f"{v.name} ({v.reason}: {v.message})"[:120] for v in blind[:3])
         more = f" and {len(blind) - 3} more" if len(blind) > 3 else ""
-        reason = blind[0].reason if len({v.reason for v in blind}) == 1 else "MetricsUnavailable"
-        return DataState(
-            False, reason or "MetricsUnavailable", f"{len(blind)} of {len(watched)}: {named}{more}"
-        )
+        reason = "Watching" if all(v.reason == "Watching" for v in blind) else "MetricsUnavailable"
+        return DataState(False, reason, f"{len(blind)} of {len(watched)}: {named}{more}")
     missing = sorted({series for v in watched for series in v.missing})
     said = [f"not exported, so not judged: {', '.join(missing)}"] if missing else []
     said += [unmeasured] if unmeasured else []

@@ -68,7 +68,7 @@ class Judgement:
     data_fresh: bool = True
     """Whether every instance that is up can be read. Missing telemetry series alone leave it True, with a reason."""
     data_reason: str = "AllRead"
-    """One CamelCase word: AllRead, NothingToRead, SeriesMissing, MetricsUnavailable, Unrecognised …"""
+    """One CamelCase word: AllRead, NothingToRead, SeriesMissing, Watching or MetricsUnavailable."""
     data_message: str = ""
     late: bool = False
     """Our own loop was late, so that every stall clock started again."""

@@ -49,7 +49,7 @@ def test_s09_a_page_without_known_names_is_unknown_and_says_so() -> None:
     assert (verdict.verdict, verdict.reason) == (Verdict.UNKNOWN, "Unrecognised")
     assert verdict.running is None
     assert not verdict.fresh
-    assert (judged.data_fresh, judged.data_reason) == (False, "Unrecognised")
+    assert (judged.data_fresh, judged.data_reason) == (False, "MetricsUnavailable")
 
 
 def test_s10_one_hot_and_one_idle_rank_are_summed_and_reported() -> None:
