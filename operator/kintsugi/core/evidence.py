@@ -75,6 +75,10 @@ class ProcessEvidence:
         """Seconds since this process was first Ready; negative where it never was."""
         return -1.0 if self.ready_at is None else mono - self.ready_at
 
+    def warm(self, mono: float, times: Times) -> bool:
+        """Past its warm-up, awake, and a page was readable within the gap that evidence may have."""
+        return self.age(mono) >= times.warm_up and not self.stall.sleeping and self.fresh(mono, times)
+
     def fresh(self, mono: float, times: Times) -> bool:
         """Whether a page was readable within the gap that evidence may have."""
         return self.sample is not None and mono - self.sample.mono <= times.readable_gap
@@ -196,5 +200,5 @@ def take_page(
         _restore(process, memory.kept.pop(process.key, None), sample)
     process.before, process.sample, process.page_hash, process.blind = process.sample, sample, page_hash, None
     process.missing_ranks = missing_ranks(process.ranks, sample)
-    process.ranks |= {rank.rank for rank in sample.ranks}
+    process.ranks.update([rank.rank for rank in sample.ranks])
     return process, True

@@ -9,6 +9,8 @@ from enum import Enum, IntEnum, unique
 class Detector(Enum):
     """The detectors, by the name of the trigger that users configure under `spec.healing.triggers`."""
 
+    __hash__ = object.__hash__
+    """There is one of each. `Enum`'s own is written in Python, and a pass looks up dozens for each instance."""
     DEAD = "dead"
     STALLED = "stall"
     FRAGMENTED = "fragmentation"

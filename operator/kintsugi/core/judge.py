@@ -163,10 +163,7 @@ def _judge_errors(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
             uid=one.instance.uid,
             pool=one.instance.pool,
             state=process.errors,
-            judged=process.fresh(mono, times)
-            and process.age(mono) >= times.warm_up
-            and not process.stall.sleeping
-            and not one.instance.deleting,
+            judged=process.warm(mono, times) and not one.instance.deleting,
         )
         for one in up
         if (process := one.process) is not None
@@ -182,10 +179,7 @@ def _judge_queues(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
             uid=one.instance.uid,
             pool=one.instance.pool,
             state=process.queues,
-            judged=process.fresh(mono, times)
-            and process.age(mono) >= times.warm_up
-            and not process.stall.sleeping
-            and not one.instance.deleting,
+            judged=process.warm(mono, times) and not one.instance.deleting,
         )
         for one in up
         if (process := one.process) is not None and process.queues.ranks
@@ -211,6 +205,7 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
     found = [] if instance.deleting else _findings(one, siblings, snapshot, times)
     found.sort(key=lambda finding: -finding.severity)
     named = name_verdict(one, found, mono, times)
+    running = None if process is None else user_running(process, mono, times)
     return InstanceVerdict(
         uid=instance.uid,
         name=instance.name,
@@ -219,11 +214,11 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
         reason=named.reason,
         message=named.message,
         findings=tuple(found),
-        signals={} if process is None else signal_values(process, mono, times),
+        signals={} if process is None else signal_values(process, running, mono, times),
         fresh=fresh,
         missing=owes.names,
         lacking=owes.lacking,
-        running=None if process is None else user_running(process, mono, times),
+        running=running,
         page_age=mono - process.sample.mono if process is not None and process.sample is not None else 0.0,
         last_progress_seconds=None if process is None else _last_progress(process, mono),
         cleared=_cleared(one, found, mono, times, spec),

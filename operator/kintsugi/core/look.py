@@ -1,5 +1,6 @@
 """Take one instance's newest page and canaries into the evidence."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +24,7 @@ from kintsugi.core.evidence import Memory, ProcessEvidence, take_page
 from kintsugi.core.metric_contract import SOURCES, check
 from kintsugi.core.sample import Sample
 from kintsugi.core.series import Signal
-from kintsugi.core.snapshot import Failed, Instance
+from kintsugi.core.snapshot import CanaryResult, Failed, Instance
 from kintsugi.core.times import Times
 
 TELEMETRY_AGE: Final = 30.0
@@ -58,16 +59,10 @@ def look(
     pod = memory.pod(instance.uid)
     see_pod(pod, instance, mono, now, times)
     process = memory.process(instance, mono, now, times)
-    limit = limits(times, instance.chunked_prefill, instance.longest_prefill)
     if process is None:
-        return Look(instance, pod, None, limit, False)
-    ours = [result for result in instance.canaries if result.canary.process == process.key]
-    mine = [result for result in ours if result.canary.question is None]
-    hear_answers(process.answers, ours)
-    read_at = process.sample.mono if process.sample is not None else None
-    hear_canaries(process.stall, mine, read_at, times)
-    hear_errors(process.errors, mine)
-    hear_asks(process.queues, mine, times)
+        return Look(instance, pod, None, _limit(instance, None, times), False)
+    if instance.canaries:
+        _hear(process, instance.canaries, times)
     see_devices(process.devices, instance.devices, mono, now, times)
     new_page = False
     if isinstance(instance.scrape, Failed):
@@ -75,7 +70,7 @@ def look(
         process.blind = instance.scrape.as_reading()
     else:
         process, new_page = take_page(memory, process, instance, instance.scrape, times)
-    limit = limits(times, instance.chunked_prefill or process.stall.chunked_proven, instance.longest_prefill)
+    limit = _limit(instance, process, times)
     if new_page and process.sample is not None:
         _take_sample(process, process.sample, instance, times, limit, now)
         _see_queues(process, process.sample, instance, times, memory, now)
@@ -89,6 +84,22 @@ def look(
     return Look(instance, pod, process, limit, new_page)
 
 
+def _limit(instance: Instance, process: ProcessEvidence | None, times: Times) -> Limits:
+    chunked = instance.chunked_prefill or (process is not None and process.stall.chunked_proven)
+    return limits(times, chunked, instance.longest_prefill)
+
+
+def _hear(process: ProcessEvidence, canaries: Sequence[CanaryResult], times: Times) -> None:
+    """Take in the canaries of this process that ended since the last pass."""
+    ours = [result for result in canaries if result.canary.process == process.key]
+    mine = [result for result in ours if result.canary.question is None]
+    hear_answers(process.answers, ours)
+    read_at = process.sample.mono if process.sample is not None else None
+    hear_canaries(process.stall, mine, read_at, times)
+    hear_errors(process.errors, mine)
+    hear_asks(process.queues, mine, times)
+
+
 def _take_sample(
     process: ProcessEvidence, sample: Sample, instance: Instance, times: Times, limit: Limits, now: float
 ) -> None:
@@ -98,8 +109,8 @@ def _take_sample(
         process.stall.forget()
     clocks = process.stall.ranks.values()
     asked = process.answers
-    answered = sum(clock.answered for clock in clocks) + asked.answered
-    still_open = sum(ping.outcome is None for clock in clocks for ping in clock.pings) + asked.open()
+    answered = sum([clock.answered for clock in clocks]) + asked.answered
+    still_open = sum([clock.open() for clock in clocks]) + asked.open()
     own = answered - process.answered
     see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
     process.answered = answered
@@ -121,8 +132,7 @@ def _see_queues(
     asked = process.errors.round
     beside = Beside(
         clocks=process.stall.ranks,
-        others_open=process.answers.open()
-        + (0 if asked is None else sum(outcome is None for outcome in asked.outcomes.values())),
+        others_open=process.answers.open() + (0 if asked is None else asked.open),
         max_num_seqs=instance.max_num_seqs,
         model=memory.slow.models.get((instance.pool, instance.revision)),
         times=times,
@@ -154,23 +164,22 @@ def _see_fragmentation(
     proven: bool,
 ) -> None:
     line = fragmented.Line(float(trigger.threshold_percent), times)
-    sample = process.sample
+    sample = process.sample if new_page else None
     for gone in [source for source in process.fragmentation if source not in trigger.sources]:
         del process.fragmentation[gone]
     for source in trigger.sources:
-        state = process.fragmentation.setdefault(source, fragmented.FragmentationState())
+        state = process.fragmentation.get(source)
+        if state is None:
+            state = process.fragmentation[source] = fragmented.FragmentationState()
         state.proven = state.proven or proven
-        values: dict[str, float] | None = None
-        if new_page and sample is not None:
-            series = sample.telemetry.get(SOURCES[source], {})
-            values = {
-                worker: 100.0 * v
-                for worker, v in series.items()
-                if _telemetry_age(sample, worker) <= TELEMETRY_AGE
-            }
-            if series and not values and process.load.idle(mono, times):
+        values: dict[str, float] = {}
+        at = mono
+        if sample is not None and (series := sample.telemetry.get(SOURCES[source])):
+            values = _percents(series, sample.telemetry.get(Signal.SAMPLE_AGE, {}))
+            if values:
+                at = sample.mono
+            elif process.load.idle(mono, times):
                 continue
-        at = sample.mono if values and sample is not None else mono
         fragmented.see(state, values or None, at, process.age(at), line, now)
 
 
@@ -189,9 +198,8 @@ def _see_memory(
     see_memory(process.memory, level, process.age(mono), instance.offload, mono, now, times)
 
 
-def _telemetry_age(sample: Sample, worker: str) -> float:
-    """Seconds since the engine side measured; 0 where it does not say."""
-    ages = sample.telemetry.get(Signal.SAMPLE_AGE, {})
-    if worker in ages:
-        return ages[worker]
-    return next(iter(ages.values())) if len(ages) == 1 else 0.0
+def _percents(series: Mapping[str, float], ages: Mapping[str, float]) -> dict[str, float]:
+    """What the engine side measured of late, by worker. One age without a worker's name is that of all of them, and
+    none at all means that it does not say: then all is of now."""
+    of_all = next(iter(ages.values())) if len(ages) == 1 else 0.0
+    return {worker: 100.0 * v for worker, v in series.items() if ages.get(worker, of_all) <= TELEMETRY_AGE}

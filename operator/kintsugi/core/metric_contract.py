@@ -92,6 +92,8 @@ def check(state: ContractState, sample: Sample, times: Times) -> None:
     counts at once, and what was lost counts as soon as it has been missed for long enough."""
     mono = sample.mono
     if state.checked_at is not None and mono - state.checked_at < times.growth_sample:
+        if not state.gone:
+            return
         fading = any(
             s not in state.missing and mono - at > times.readable_gap for s, at in state.gone.items()
         )

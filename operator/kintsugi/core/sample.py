@@ -1,9 +1,10 @@
 """One page as typed values: one entry per data-parallel rank, and what holds for the whole process."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final
 
 from kintsugi.core.page import DEFAULT_RANK, MAX_RANK_NAME, PageReader, PageValues, Target
@@ -149,15 +150,16 @@ class Sample:
 
     def total(self, name: str) -> float | None:
         """The sum of one field over the ranks that have it (loads and counters), or None."""
-        if len(self.ranks) == 1:
-            alone: float | None = getattr(self.ranks[0], name)
+        ranks = self.ranks
+        if len(ranks) == 1:
+            alone: float | None = getattr(ranks[0], name)
             return alone
-        known = [v for r in self.ranks if (v := getattr(r, name)) is not None]
+        known = [v for r in ranks if (v := getattr(r, name)) is not None]
         return math.fsum(known) if known else None
 
     def kv_max(self) -> float | None:
         """The fullest rank's KV usage, 0 to 1."""
-        return max((r.kv_usage for r in self.ranks if r.kv_usage is not None), default=None)
+        return max([r.kv_usage for r in self.ranks if r.kv_usage is not None], default=None)
 
     def kv_mean(self) -> float | None:
         """The mean of the ranks' KV usage, 0 to 1. Ratios are never summed."""
@@ -246,6 +248,9 @@ def sample_of(numbers: Mapping[Target, float], mono: float) -> Sample:
     )
 
 
+_counts: Final = attrgetter(*COUNTERS)
+
+
 def fell(before: Sample, after: Sample) -> str | None:
     """The first counter that is lower in `after`, or a changed process start; None where nothing was reset.
 
@@ -259,8 +264,7 @@ def fell(before: Sample, after: Sample) -> str | None:
         past = old.get(rank.rank)
         if past is None:
             continue
-        for name in COUNTERS:
-            then, now = getattr(past, name), getattr(rank, name)
+        for name, then, now in zip(COUNTERS, _counts(past), _counts(rank), strict=True):
             if then is not None and now is not None and now < then:
                 return f"{name} of rank {rank.rank}"
     return None
@@ -305,7 +309,6 @@ def _why_unrecognised(values: PageValues) -> str:
     return f"Unrecognised: no engine series on the page ({what})"
 
 
-def missing_ranks(before: Iterable[str], after: Sample) -> tuple[str, ...]:
+def missing_ranks(before: Set[str], after: Sample) -> tuple[str, ...]:
     """Ranks of `before` that the page of `after` lacks."""
-    here = {rank.rank for rank in after.ranks}
-    return tuple(sorted(name for name in before if name not in here))
+    return tuple(sorted(before - {rank.rank for rank in after.ranks}))

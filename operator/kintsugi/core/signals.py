@@ -24,20 +24,23 @@ def user_running(process: ProcessEvidence, mono: float, times: Times) -> float |
         if rank.running is None or clock.stale:
             continue
         known = True
-        ours = sum(ping.outcome is None for ping in clock.pings) + process.answers.open(rank.rank)
+        ours = clock.open() + process.answers.open(rank.rank)
         total += max(0.0, rank.running - ours)
     return total if known else None
 
 
-def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[str, float]:
-    """The values that are known now; a signal that is not known is left out, never zero."""
+def signal_values(
+    process: ProcessEvidence, running: float | None, mono: float, times: Times
+) -> dict[str, float]:
+    """The values that are known now; a signal that is not known is left out, never zero. `running` as `user_running`
+    gives it."""
     values: dict[str, float | None] = {}
     values["fragmentation_percent"] = _fragmentation(process)
     sample = process.sample
     if sample is not None and process.fresh(mono, times):
         usage = sample.kv_max()
         values["kv_cache_usage_percent"] = None if usage is None else 100.0 * usage
-        values["running"] = user_running(process, mono, times)
+        values["running"] = running
         values["waiting"] = sample.total("waiting")
         values["cache_hit_percent"] = hit_percent(process)
         values["preemptions_per_second"] = _preemptions(process, times)
@@ -48,9 +51,10 @@ def signal_values(process: ProcessEvidence, mono: float, times: Times) -> dict[s
     values["gpu_utilization_percent"] = process.gpu_use.mean
     values["memory_percent"] = memory_percent(process.memory, mono, times)
     values["memory_forecast_seconds"] = forecast_seconds(process.memory, mono, times)
-    flat = max((clock.flat for clock in process.stall.ranks.values()), default=None)
+    flat = max([clock.flat for clock in process.stall.ranks.values()], default=None)
     values["flat_seconds"] = flat
-    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+    finite = math.isfinite
+    return {name: value for name, value in values.items() if value is not None and finite(value)}
 
 
 def _fragmentation(process: ProcessEvidence) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, unique
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation
 from kintsugi.core.classify.facts import Told
@@ -25,8 +25,7 @@ class Key:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessKey:
+class ProcessKey(NamedTuple):
     """One engine process: the pod's UID and its container's start time, so evidence never crosses a restart."""
 
     uid: str
@@ -143,8 +142,7 @@ class Termination:
     finished_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """One device of a pod, as `allocatedResourcesStatus` names it; `health` is Healthy, Unhealthy or Unknown."""
 
     resource: str

@@ -1,7 +1,7 @@
 """From findings and the state of the evidence to one verdict: the worst finding that has lasted long enough."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kintsugi.core.detect.dead import is_down
 from kintsugi.core.evidence import ProcessEvidence
@@ -25,8 +25,7 @@ UNKNOWN_REASONS = frozenset(
 """Findings that say that something was seen and can't be seen now: neither sick nor recovered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """A verdict with its reason (one CamelCase word) and a sentence."""
 
     verdict: Verdict

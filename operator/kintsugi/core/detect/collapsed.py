@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.detect.cost_model import USABLE_SAMPLES, CostModel
 from kintsugi.core.detect.stalled import RankClock, has_room
@@ -43,8 +43,7 @@ _PREFILL: Final = 2
 CANARY_PROMPT_TOKENS: Final = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One page of one rank that shows a queue without a reason. Own canaries are taken off."""
 
     mono: float
@@ -134,8 +133,7 @@ class QueueState:
         return any(queue.sick for queue in self.ranks.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(NamedTuple):
     """What one look at a process's queues needs to know besides its page. `now` in epoch seconds, for people."""
 
     clocks: Mapping[str, RankClock]
@@ -147,8 +145,7 @@ class Beside:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Queueing:
+class Queueing(NamedTuple):
     """One process as one pass sees it. `judged`: warm, awake and freshly read."""
 
     uid: str
@@ -180,9 +177,9 @@ def _see_rank(
     if waiting is None or running is None or usage is None or steps is None or prompt is None:
         return
     times, clock = beside.times, beside.clocks.get(rank.rank)
-    ours, answered = beside.others_open + sum(ask.outcome is None for ask in queue.asks), 0
+    ours, answered = beside.others_open + sum([ask.outcome is None for ask in queue.asks]), 0
     if clock is not None:
-        ours += sum(ping.outcome is None for ping in clock.pings)
+        ours += clock.open()
         ours += clock.admit_ping is not None and clock.admit_ping.outcome is None
         answered, queue.covered = clock.answered, clock.admission_blocked
     length = waiting - (rank.deferred or 0.0) - ours
@@ -279,7 +276,8 @@ def queues_pass(entries: Iterable[Queueing], pools: Mapping[str, int], mono: flo
             entry.state.shared = bool(starved - {entry.uid})
             entry.state.alone = pools.get(name, 1) <= 1
             for queue in entry.state.ranks.values():
-                _convict(entry.state, queue, entry.judged, mono, times)
+                if queue.sick or queue.asks:
+                    _convict(entry.state, queue, entry.judged, mono, times)
 
 
 def _convict(state: QueueState, queue: RankQueue, judged: bool, mono: float, times: Times) -> None:

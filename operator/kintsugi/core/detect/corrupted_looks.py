@@ -36,10 +36,8 @@ def judge_answers(up: Sequence[Look], memory: AnswerMemory, snapshot: Snapshot, 
 def may_be_asked(process: ProcessEvidence, mono: float, times: Times) -> bool:
     """Warm, awake, freshly read, stepping or idle, and nobody waits: a question must not lengthen a queue."""
     sample = process.sample
-    if sample is None or process.age(mono) < times.warm_up or not process.fresh(mono, times):
-        return False
-    if process.stall.sleeping or process.load.queue_since is not None:
+    if sample is None or not process.warm(mono, times) or process.load.queue_since is not None:
         return False
     if any((rank.waiting or 0.0) - (rank.deferred or 0.0) >= 1.0 for rank in sample.ranks):
         return False
-    return all(clock.flat == 0.0 and not clock.stale for clock in process.stall.ranks.values())
+    return not any(clock.flat or clock.stale for clock in process.stall.ranks.values())

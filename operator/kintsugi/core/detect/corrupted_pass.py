@@ -7,7 +7,7 @@ of the same revision once agreed on with certainty, while siblings answer the sa
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.detect.corrupted import (
     NANS,
@@ -67,8 +67,7 @@ class AnswerMemory:
     known: dict[tuple[str, str, str], Known] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Answering:
+class Answering(NamedTuple):
     """One process as one pass sees it. `may_be_asked`: warm, awake, freshly read, and nobody waits in its queue."""
 
     uid: str

@@ -49,7 +49,8 @@ def see_pod(state: PodState, instance: Instance, mono: float, now: float, times:
     if state.restarts is not None and instance.restarts > state.restarts:
         state.restarted_at += [mono] * (instance.restarts - state.restarts)
     state.restarts = instance.restarts
-    state.restarted_at = [at for at in state.restarted_at if mono - at <= times.dead_restarts_window]
+    if state.restarted_at:
+        state.restarted_at = [at for at in state.restarted_at if mono - at <= times.dead_restarts_window]
     if not (instance.ready and _refuses(instance)):
         state.refused_at = None
     elif state.refused_at is None:

@@ -54,7 +54,7 @@ def see_devices(
     """Take in one pass's look at the pod. `devices` None = nothing is reported; `now` in epoch seconds, for people."""
     gap = None if state.seen_at is None else mono - state.seen_at
     state.seen_at = mono
-    if not state.clocks and not (devices and any(device.health == UNHEALTHY for device in devices)):
+    if not state.clocks and not (devices and UNHEALTHY in [device.health for device in devices]):
         return
     if gap is None or gap > times.readable_gap:
         state.forget()

@@ -5,9 +5,9 @@ goes. What convinces is a round of 20 canaries, harmless one-token requests, of 
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.detect.jeffreys import surely_above
 from kintsugi.core.sample import Sample
@@ -28,8 +28,7 @@ IDLE_STREAK: Final = 3
 _COUNTED: Final = frozenset({CanaryOutcome.ANSWERED, CanaryOutcome.SERVER_ERROR})
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """Counters of one page; canaries of ours up to then. Monotonic seconds."""
 
     mono: float
@@ -41,8 +40,7 @@ class Row:
     own_bad: int
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Users' requests of the window: `errors` of `requests`, over `seconds`."""
 
     errors: float
@@ -67,6 +65,11 @@ class Round:
     @property
     def bad(self) -> int:
         return sum(outcome is CanaryOutcome.SERVER_ERROR for outcome in self.outcomes.values())
+
+    @property
+    def open(self) -> int:
+        """Canaries that run in the engine now."""
+        return sum(outcome is None for outcome in self.outcomes.values())
 
     @property
     def told(self) -> int:
@@ -105,8 +108,7 @@ class ErrorState:
     """A whole round after the last verdict had no failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Erring:
+class Erring(NamedTuple):
     """One process as one pass sees it. `judged`: warm, awake and freshly read."""
 
     uid: str
@@ -209,8 +211,7 @@ def _judge(
     state = entry.state
     state.suspected = state.counts.above(share) or state.idle_bad >= IDLE_STREAK
     others = [known for uid, known in shown.items() if uid != entry.uid]
-    together = Counts(sum(o.errors for o in others), sum(o.requests for o in others), 0.0)
-    state.shared = any(known.above(share / 2) for known in (*others, together))
+    state.shared = _fail_too(others, share / 2)
     if not state.suspected and not state.sick:
         state.since = None
     elif state.since is None:
@@ -229,6 +230,15 @@ def _judge(
         state.round = Round(mono)
 
 
+def _fail_too(siblings: Sequence[Counts], share: float) -> bool:
+    """Whether one of the siblings, or all of them together, fail more than this share. Nearly always none fails any."""
+    failed = sum([known.errors for known in siblings])
+    if not failed:
+        return False
+    together = Counts(failed, sum([known.requests for known in siblings]), 0.0)
+    return any(known.above(share) for known in (*siblings, together))
+
+
 def control_due(state: ErrorState, mono: float, times: Times) -> bool:
     """Whether one canary goes out now to an engine that is not suspected: busy engines are asked nothing otherwise."""
     return state.control and (state.control_at is None or mono - state.control_at >= times.erroring_round)
@@ -239,7 +249,7 @@ def canaries_due(state: ErrorState, mono: float, times: Times) -> int:
     asked = state.round
     if asked is None or asked.over(mono, times):
         return 0
-    still_open = sum(outcome is None for outcome in asked.outcomes.values())
+    still_open = asked.open
     schedule = int(ROUND_CANARIES * min(1.0, (mono - asked.began) / times.erroring_round)) + IN_PARALLEL
     lost = len(asked.outcomes) - still_open - asked.told
     wanted = min(ROUND_CANARIES, schedule) + lost - len(asked.outcomes)

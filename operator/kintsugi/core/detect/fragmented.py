@@ -7,7 +7,7 @@ only gets advice, whatever a single dip says (hang paper §3).
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.times import Times
@@ -36,10 +36,11 @@ class Window:
 
     def add(self, mono: float, value: float) -> None:
         """Add one sample and drop those older than the window."""
-        self.rows.append((mono, value))
+        rows, oldest = self.rows, mono - self.seconds
+        rows.append((mono, value))
         self._count(value, 1)
-        while self.rows and self.rows[0][0] <= mono - self.seconds:
-            self._count(self.rows.popleft()[1], -1)
+        while rows and rows[0][0] <= oldest:
+            self._count(rows.popleft()[1], -1)
 
     def _count(self, value: float, by: int) -> None:
         self.above_high += by * (value > self.high)
@@ -100,8 +101,7 @@ MEANING: Final = {
 """What is told of each source to someone who only asks why a pod was replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """The line that counts, percent, and the times around it."""
 
     threshold: float
@@ -142,8 +142,9 @@ def see(
     candidates = [v for name, v in values.items() if state.proven or _is_candidate(state.workers[name], line)]
     if not candidates:
         return
-    window.add(mono, max(candidates))
-    clear_window.add(mono, max(candidates))
+    worst = max(candidates)
+    window.add(mono, worst)
+    clear_window.add(mono, worst)
     _decide(state, line, now)
 
 
@@ -161,7 +162,9 @@ def _learn_reference(state: FragmentationState, values: dict[str, float], age: f
     needed = REFERENCE_SHARE * times.fragmentation_reference / times.scrape_interval
     over = age > times.warm_up + times.fragmentation_reference
     for name, value in values.items():
-        worker = state.workers.setdefault(name, WorkerState())
+        worker = state.workers.get(name)
+        if worker is None:
+            worker = state.workers[name] = WorkerState()
         if worker.reference is not None:
             continue
         if not over:
@@ -191,7 +194,7 @@ def _decide(state: FragmentationState, line: Line, now: float) -> None:
 def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> Finding | None:
     """What this source says. An existing verdict without fresh samples becomes Unknown: a suspicion, no recovery."""
     value = state.value
-    if value is None:
+    if value is None or (not state.sick and (state.blind or value <= line.threshold)):
         return None
     known = [w.reference for w in state.workers.values() if w.reference is not None]
     reference = max(known, default=None)
@@ -210,8 +213,6 @@ def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> 
         )
         since = state.sick_since or 0.0
         return Finding(Detector.FRAGMENTED, reason, severity, text, since, tuple(evidence), source=source)
-    if state.blind or value <= line.threshold:
-        return None
     if reference is not None and reference > line.low:
         text = f"{source} fragmentation {value:.0f} % was {reference:.0f} % right after warm-up: a restart won't help"
         return Finding(

@@ -7,12 +7,12 @@ looked at every ten minutes from 3.5 hours after its start on, and two looks in 
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, unique
 from itertools import combinations, pairwise
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import Measured
@@ -45,8 +45,7 @@ class Source(Enum):
     """Page cache of the weights looks like growth in it (10-32 % of healthy series a week, hang §2): advice only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """Bytes in use at one moment, and the bytes at which the kernel kills; `limit` None where there is no limit."""
 
     used: float
@@ -173,15 +172,19 @@ def forecast_of(
     return Forecast(slope, top, limit, seconds, len(known), step * len(minima), counts)
 
 
+_BEST_FIRST: Final = tuple(Source)
+
+
 def _worse(one: Source, other: Source | None) -> bool:
-    order = tuple(Source)
-    return other is not None and order.index(one) > order.index(other)
+    if other is None or one is other:
+        return False
+    return _BEST_FIRST.index(one) > _BEST_FIRST.index(other)
 
 
 def _differ(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is not other
-    return abs(one - other) > SAME_LIMIT * max(one, other)
+    return one != other and abs(one - other) > SAME_LIMIT * max(one, other)
 
 
 def _begin(state: MemoryState, slot: int, mono: float, times: Times) -> None:
@@ -264,11 +267,8 @@ def _buckets(state: MemoryState, slots: float) -> list[list[float]]:
 
 def _most(telemetry: Mapping[Signal, Mapping[str, float]], signal: Signal) -> float | None:
     """One container has one figure; where several processes tell it, the highest is the newest."""
-    return max(_positive(telemetry.get(signal, {}).values()), default=None)
-
-
-def _positive(values: Iterable[float]) -> list[float]:
-    return [value for value in values if value > 0.0]
+    told = telemetry.get(signal)
+    return max([value for value in told.values() if value > 0.0], default=None) if told else None
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -49,11 +49,11 @@ def see_load(
 ) -> None:
     """Take in one readable page. `own_steps` canaries of ours were answered since the last one, `own_open` are open."""
     mono = after.mono
-    load = sum((rank.load() or 0.0) for rank in after.ranks)
+    load = sum([rank.load() or 0.0 for rank in after.ranks])
     steps = _delta(before, after, "steps")
     if state.busy_at is None or load > own_open or (steps is not None and steps > own_steps):
         state.busy_at = mono
-    waiting = sum((rank.waiting or 0.0) - (rank.deferred or 0.0) for rank in after.ranks)
+    waiting = sum([(rank.waiting or 0.0) - (rank.deferred or 0.0) for rank in after.ranks])
     if waiting >= 1 and any(_at_limit(rank, max_num_seqs) for rank in after.ranks):
         state.queue_since = mono if state.queue_since is None else state.queue_since
         state.queue_at = mono

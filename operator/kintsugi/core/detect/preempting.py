@@ -41,7 +41,7 @@ def see_preemptions(
         rows.append((mono, count))
         while len(rows) > 1 and rows[1][0] <= mono - window:
             rows.popleft()
-    seconds = state.seconds
+    seconds = rows[-1][0] - rows[0][0] if rows else 0.0
     whole = len(rows) > 1 and seconds >= window - times.scrape_interval / 2
     state.rate = (rows[-1][1] - rows[0][1]) / seconds if whole else None
     if state.rate is None or state.rate <= most_per_second:

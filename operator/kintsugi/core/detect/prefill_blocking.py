@@ -4,7 +4,6 @@ The engine works: its steps go on, or its KV usage moves. A new instance would t
 (S18); what helps is to send long prompts elsewhere, or to cut them smaller.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,12 +40,11 @@ def see_prefill(state: PrefillState, before: Sample | None, after: Sample, times
     if before is None or after.mono - before.mono > times.readable_gap:
         state.ranks.clear()
         return
-    if not state.ranks and not any((rank.running or 0.0) >= BLOCKED_FROM for rank in after.ranks):
-        return
-    past = {rank.rank: rank for rank in before.ranks}
     blocked: dict[str, Blocked] = {}
     for rank in after.ranks:
-        then = past.get(rank.rank)
+        if rank.running is None or rank.running < BLOCKED_FROM:
+            continue
+        then = before.rank(rank.rank)
         if then is not None and _is_blocked(then, rank):
             blocked[rank.rank] = state.ranks.get(rank.rank) or Blocked(before.mono, then.kv_usage)
     state.ranks = blocked
@@ -83,15 +81,11 @@ def prefill_finding(state: PrefillState, sample: Sample, now: float, times: Time
 
 
 def _is_blocked(before: RankSample, after: RankSample) -> bool:
-    """Several run, no token came, and there is proof of work: a step, or a change of KV usage."""
-    values: Mapping[str, tuple[float | None, float | None]] = {
-        name: (getattr(before, name), getattr(after, name))
-        for name in ("generation_tokens", "steps", "kv_usage")
-    }
-    then, now = values["generation_tokens"]
-    if then is None or now is None or now != then or (after.running or 0.0) < BLOCKED_FROM:
+    """No token came, and there is proof of work: a step, or a change of KV usage."""
+    if after.generation_tokens is None or after.generation_tokens != before.generation_tokens:
         return False
-    return any(
-        then is not None and now is not None and then != now
-        for then, now in (values["steps"], values["kv_usage"])
-    )
+    return _differ(before.steps, after.steps) or _differ(before.kv_usage, after.kv_usage)
+
+
+def _differ(then: float | None, now: float | None) -> bool:
+    return then is not None and now is not None and then != now

@@ -23,6 +23,8 @@ class Register:
 
         With 0 slots the newest is written again: what is unknown then leaves it as it was.
         """
+        if value is None and not self.known_bits:
+            return
         if slots > 0:
             mask = (1 << length) - 1
             far = min(slots, length)

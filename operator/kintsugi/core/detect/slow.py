@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.detect.cost_model import USABLE_SAMPLES, CostModel, features
 from kintsugi.core.detect.registers import Register
@@ -30,9 +30,28 @@ LEVEL_DROP: Final = 40.0
 """Percent below its siblings ever since the start that makes advice (slow §3)."""
 
 
+class Lengths(NamedTuple):
+    """How many slots of one scrape interval the windows are long."""
+
+    whole: int
+    suspect: int
+    clear: int
+
+
 def line(drop_percent: float) -> float:
     """L: the logarithm of how much longer a step takes where `drop_percent` of the rate is lost."""
     return -math.log(1.0 - drop_percent / 100.0)
+
+
+class _Lines(NamedTuple):
+    """What counts as slow, in logarithms: for a verdict, and for a finding."""
+
+    limit: float
+    suspect: float
+
+    @classmethod
+    def of(cls, drop_percent: float) -> "_Lines":
+        return cls(line(drop_percent), line(min(SUSPECT_DROP, drop_percent)))
 
 
 @dataclass(slots=True)
@@ -94,8 +113,7 @@ class SlowMemory:
     pools: dict[str, PoolState] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One process that has been Ready, as one pass sees it."""
 
     pool: str
@@ -123,12 +141,12 @@ def slow_pass(
             residuals.setdefault((entry.pool, entry.revision), []).append(state.residual)
     for values in (*owns.values(), *residuals.values()):
         values.sort()
+    lines, lengths = _Lines.of(drop_percent), lengths_of(times)
     for entry in entries:
-        others = owns.get(entry.pool, [])
-        peers = residuals.get((entry.pool, entry.revision), []) if entry.watched else []
-        level = _level(entry.state, peers)
-        near = _level(entry.state, residuals.get((entry.pool, entry.revision), []))
-        _compare(entry.state, others, level, near, mono, now, times, drop_percent)
+        near = _level(entry.state, residuals.get((entry.pool, entry.revision), ()))
+        level = near if entry.watched else None
+        _compare(entry.state, owns.get(entry.pool, ()), level, near, lines, lengths, mono, times)
+        _decide(entry.state, lengths, now, times)
     _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, drop_percent)
     for entry in entries:
         _learn(entry, memory, residuals.get((entry.pool, entry.revision), []), mono, times)
@@ -162,31 +180,28 @@ def _compare(
     pool_owns: Sequence[float],
     level: float | None,
     near: float | None,
+    lines: _Lines,
+    lengths: Lengths,
     mono: float,
-    now: float,
     times: Times,
-    drop_percent: float,
 ) -> None:
     """Fill this slot's bits; a pass of the same slot again only replaces them."""
     slots = _elapsed(state.slot_at, mono, times.scrape_interval)
     state.slot_at = mono
-    own, limit = state.own, line(drop_percent)
+    own, limit = state.own, lines.limit
     state.siblings = max(0, len(pool_owns) - 1) if own is not None else 0
     if own is not None and state.siblings:
         state.dif = own - _median_without(pool_owns, own)
     d = state.lost()
     if d is not None and near is not None and near < limit / 2:
         d = min(d, near)  # as fast as its siblings: they learned their own level while all were slow
-    suspect = line(min(SUSPECT_DROP, drop_percent))
-    whole = slots_of(times.throughput_window, times)
-    state.against.shift(slots, None if d is None else d > limit, whole)
-    state.suspect.shift(slots, None if d is None else d > suspect, slots_of(times.throughput_suspect, times))
-    state.calm.shift(slots, None if d is None else d < limit / 2, slots_of(times.throughput_clear, times))
-    state.alone.shift(slots, None if own is None else own > limit, whole)
-    state.witness.shift(slots, _witness(state, limit), whole)
+    state.against.shift(slots, None if d is None else d > limit, lengths.whole)
+    state.suspect.shift(slots, None if d is None else d > lines.suspect, lengths.suspect)
+    state.calm.shift(slots, None if d is None else d < limit / 2, lengths.clear)
+    state.alone.shift(slots, None if own is None else own > limit, lengths.whole)
+    state.witness.shift(slots, _witness(state, limit), lengths.whole)
     early = None if level is None or state.baseline is not None else level > limit
-    state.early.shift(slots, early, slots_of(times.throughput_suspect, times))
-    _decide(state, now, times)
+    state.early.shift(slots, early, lengths.suspect)
 
 
 def _level(state: SlowState, siblings: Sequence[float]) -> float | None:
@@ -204,20 +219,19 @@ def _witness(state: SlowState, limit: float) -> bool | None:
     return math.log(measure.wall / expected) - baseline > limit / 2
 
 
-def _decide(state: SlowState, now: float, times: Times) -> None:
-    length = slots_of(times.throughput_window, times)
-    lasted = state.against.sustained(length) and state.against.newest()
-    if lasted and not state.sick and not disagrees(state, times):
+def _decide(state: SlowState, lengths: Lengths, now: float, times: Times) -> None:
+    length = lengths.whole
+    lasted = state.against.newest() and state.against.sustained(length)
+    if lasted and not state.sick and not disagrees(state, length):
         state.sick, state.sick_since, state.cleared = True, now - times.throughput_window, False
-    if state.calm.mostly(slots_of(times.throughput_clear, times)):
+    if state.calm.mostly(lengths.clear):
         state.sick, state.sick_since, state.cleared = False, None, True
     elif state.against.known(length) == 0:
         state.sick, state.sick_since, state.cleared = False, None, False
 
 
-def disagrees(state: SlowState, times: Times) -> bool:
-    """The second witness is known for most of the time and mostly says no: the two clocks disagree."""
-    length = slots_of(times.throughput_window, times)
+def disagrees(state: SlowState, length: int) -> bool:
+    """The second witness is known for most of the `length` slots and mostly says no: the two clocks disagree."""
     known = state.witness.known(length)
     return known > 0.5 * state.against.known(length) and state.witness.set(length) < 0.5 * known
 
@@ -225,6 +239,15 @@ def disagrees(state: SlowState, times: Times) -> bool:
 def slots_of(seconds: float, times: Times) -> int:
     """How many slots of one scrape interval make `seconds`."""
     return max(1, round(seconds / times.scrape_interval))
+
+
+def lengths_of(times: Times) -> Lengths:
+    """The same for the windows that every look at a process needs."""
+    return Lengths(
+        slots_of(times.throughput_window, times),
+        slots_of(times.throughput_suspect, times),
+        slots_of(times.throughput_clear, times),
+    )
 
 
 def level_slots(times: Times) -> int:

@@ -2,7 +2,8 @@
 
 import math
 
-from kintsugi.core.detect.slow import SlowMemory, SlowState, disagrees, level_slots, slots_of
+from kintsugi.core.detect.registers import Register
+from kintsugi.core.detect.slow import SlowMemory, SlowState, disagrees, lengths_of, level_slots, slots_of
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.times import Times
 
@@ -10,35 +11,42 @@ from kintsugi.core.times import Times
 def slow_findings(state: SlowState, pool_size: int, now: float, times: Times) -> list[Finding]:
     """What is to be said of one instance's steps. `pool_size` counts the pool's instances that have been Ready."""
     found: list[Finding] = []
-    whole = slots_of(times.throughput_window, times)
-    seen_lately = state.against.known(slots_of(times.readable_gap, times)) > 0
+    if not state.sick and not any(register.newest() for register in _speaking(state)):
+        return found
+    lengths = lengths_of(times)
+    whole = lengths.whole
     since = now - times.throughput_suspect
-    if state.sick and not seen_lately:
+    if state.sick and not state.against.known(slots_of(times.readable_gap, times)):
         text = "steps were slow, and nothing is known of them now"
         found.append(_finding(state, "SlowUnknown", Severity.SUSPECT, text, state.sick_since or since, times))
     elif state.sick:
         text = f"steps take longer than their content explains{_lost(state)}, and siblings did not change"
         found.append(_finding(state, "Slow", Severity.SICK, text, state.sick_since or since, times))
-    elif state.against.sustained(whole) and state.against.newest() and disagrees(state, times):
+    elif state.against.newest() and state.against.sustained(whole) and disagrees(state, whole):
         text = "time between tokens rose, wall time per step did not: the two clocks disagree"
         found.append(_finding(state, "ClocksDisagree", Severity.SUSPECT, text, since, times))
-    elif state.suspect.sustained(slots_of(times.throughput_suspect, times)) and state.suspect.newest():
+    elif state.suspect.newest() and state.suspect.sustained(lengths.suspect):
         text = f"steps take longer than their content explains{_lost(state)}"
         found.append(_finding(state, "Slow", Severity.SUSPECT, text, since, times))
-    elif pool_size == 1 and state.alone.sustained(whole) and state.alone.newest():
+    elif pool_size == 1 and state.alone.newest() and state.alone.sustained(whole):
         text = "steps take longer than in this instance's own past; without a sibling it can't be told from traffic"
         since = now - times.throughput_window
         found.append(_finding(state, "SlowAgainstItself", Severity.SUSPECT, text, since, times))
-    if state.early.sustained(slots_of(times.throughput_suspect, times)) and state.early.newest():
+    if state.early.newest() and state.early.sustained(lengths.suspect):
         text = "slower than its siblings since its warm-up, so a remedy that it came from has not cured"
         found.append(_finding(state, "SlowFromTheStart", Severity.SUSPECT, text, since, times))
-    if state.level.sustained(level_slots(times)) and state.level.newest():
+    if state.level.newest() and state.level.sustained(level_slots(times)):
         text = (
             "has been slower than its siblings ever since its start: a restart in place is not known to help"
         )
         since = now - times.slow_since_start
         found.append(_finding(state, "SlowSinceStart", Severity.ADVICE, text, since, times))
     return found
+
+
+def _speaking(state: SlowState) -> tuple[Register, ...]:
+    """What is told of only as long as the newest slot says so."""
+    return state.against, state.suspect, state.alone, state.early, state.level
 
 
 def pool_slow(memory: SlowMemory, times: Times) -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,6 @@
 """What the stall clocks say: findings with their evidence, per rank, and of an API server that went silent."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.detect.stalled import CANARIES_NEEDED, Limits, RankClock, StallState, blocked, convinced
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
@@ -12,8 +11,7 @@ MAX_FINDINGS: Final = 4
 """Findings on the ranks of one instance that are told, worst first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """How well the engine can be read: within the gap that evidence may have, and recently enough to remove it."""
 
     fresh: bool
@@ -25,9 +23,11 @@ def findings(
 ) -> list[Finding]:
     """What the clocks say, worst rank first. Without a page of late only a suspicion is left."""
     found: list[Finding] = []
-    clocks = sorted(state.ranks.items(), key=lambda item: (-item[1].flat, item[0]))
-    everywhere = bool(clocks) and all(convinced(clock, limit) for _, clock in clocks)
-    for name, clock in clocks:
+    speaking = [item for item in state.ranks.items() if _speaks(item[1], times)]
+    if not speaking:
+        return found
+    everywhere = all(convinced(clock, limit) for clock in state.ranks.values())
+    for name, clock in sorted(speaking, key=lambda item: (-item[1].flat, item[0])):
         rank = sample.rank(name) if sample is not None else None
         if clock.flat >= times.canary_first:
             found.append(_flat_finding(name, clock, rank, reach, everywhere, limit))
@@ -36,9 +36,18 @@ def findings(
             found.append(
                 Finding(Detector.STALLED, "StaleGauges", Severity.ADVICE, text, clock.stale_since or 0.0)
             )
-        if clock.admit >= times.not_admitting_canary and clock.admit_ping is not None:
+        if _admits_nobody(clock, times):
             found.append(_admission_finding(name, clock, rank, reach, limit))
     return sorted(found, key=lambda finding: -finding.severity)[:MAX_FINDINGS]
+
+
+def _speaks(clock: RankClock, times: Times) -> bool:
+    """Whether there is anything to be said of a rank; of most there is not."""
+    return clock.flat >= times.canary_first or clock.stale or _admits_nobody(clock, times)
+
+
+def _admits_nobody(clock: RankClock, times: Times) -> bool:
+    return clock.admit >= times.not_admitting_canary and clock.admit_ping is not None
 
 
 def _numbers(rank: RankSample | None) -> tuple[Evidence, ...]:

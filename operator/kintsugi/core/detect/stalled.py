@@ -6,7 +6,7 @@ to the engine, turn it into a verdict; any step or answer clears it. Nothing is 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.sample import RankSample, Sample
 from kintsugi.core.snapshot import CanaryOutcome, CanaryResult, Failed, Failure
@@ -75,7 +75,11 @@ class RankClock:
     """Why the last canary said nothing (refused by the engine, no connection)."""
 
     def unanswered(self) -> int:
-        return sum(ping.unanswered for ping in self.pings)
+        return sum([ping.unanswered for ping in self.pings]) if self.pings else 0
+
+    def open(self) -> int:
+        """Canaries of this span that run in the engine now."""
+        return sum([ping.outcome is None for ping in self.pings]) if self.pings else 0
 
     def clear(self) -> None:
         """Progress or an answer: the span is over."""
@@ -113,8 +117,7 @@ class StallState:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Withdrawal and removal times of one process, and the cap on KV-only progress."""
 
     withdraw: float
@@ -124,8 +127,7 @@ class Limits:
     admit_remove: float
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(NamedTuple):
     """What one look at a process needs to know. `now` is epoch seconds, for people only."""
 
     times: Times
@@ -206,7 +208,7 @@ def see_sample(state: StallState, before: Sample | None, after: Sample, watch: W
         stepped = _counters_moved(past, rank)
         if stepped is not None:
             _stall(state, clock, past, rank, gap, stepped, after.mono, watch)
-        _admission(clock, past, rank, gap, stepped, watch, has_room(rank, after.max_concurrency))
+        _admission(clock, past, rank, gap, stepped, watch, after.max_concurrency)
 
 
 def _stall(
@@ -262,7 +264,7 @@ def _admission(
     gap: float,
     stepped: bool | None,
     watch: Watch,
-    room: bool,
+    max_concurrency: float | None,
 ) -> None:
     """A: steps go on, and for this long nobody was given a first token though somebody waits and there is room."""
     if past.first_tokens is None or rank.first_tokens is None or rank.first_tokens != past.first_tokens:
@@ -272,7 +274,7 @@ def _admission(
         return
     queued = (rank.waiting or 0.0) - (rank.deferred or 0.0) >= 1
     slots = rank.running is not None and watch.max_num_seqs is not None and rank.running < watch.max_num_seqs
-    if stepped and queued and slots and room:
+    if stepped and queued and slots and has_room(rank, max_concurrency):
         clock.admit += gap if gap <= watch.times.readable_gap else 0.0
         clock.admit_since = watch.now - gap if clock.admit_since is None else clock.admit_since
         clock.admission_blocked = clock.admission_blocked or blocked(clock, watch.limit)
@@ -287,8 +289,13 @@ def _counters_moved(past: RankSample, rank: RankSample) -> bool | None:
         (past.generation_tokens, rank.generation_tokens),
         (past.prompt_tokens, rank.prompt_tokens),
     )
-    known = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return any(a != b for a, b in known) if known else None
+    known = False
+    for then, now in pairs:
+        if then is not None and now is not None:
+            if then != now:
+                return True
+            known = True
+    return False if known else None
 
 
 def has_room(rank: RankSample, max_concurrency: float | None) -> bool:

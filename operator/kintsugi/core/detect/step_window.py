@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.sample import Sample
 from kintsugi.core.times import Times
@@ -22,8 +22,7 @@ CANARY_PROMPT_TOKENS: Final = 4.0
 """Prompt tokens of one canary of ours (hang §1.3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """Counters of one page, all ranks together, own canaries taken off."""
 
     mono: float
@@ -37,8 +36,7 @@ class Row:
     gap_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """One Known window."""
 
     seconds: float
@@ -85,7 +83,7 @@ class StepWindow:
         if span < times.slow_row_window / 2 or min(steps, decodes, seconds) <= 0 or gaps < 0:
             return None
         share = times.slow_row_window / WINDOW_SECONDS
-        busy = all(row.running >= 1 for row in rows)
+        busy = min([row.running for row in rows]) >= 1
         least = max(2.0, MIN_BUSY * share)
         enough = decodes >= max(2.0, MIN_DECODES * share) and steps >= max(2.0, MIN_STEPS * share)
         if not enough and not (busy and min(steps, decodes) >= least):
@@ -96,7 +94,7 @@ class StepWindow:
             seconds=seconds / decodes,
             decodes=decodes / steps,
             prefill=max(0.0, last.computed - first.computed) / steps,
-            kv_usage=sum(row.kv_usage for row in rows) / len(rows),
+            kv_usage=sum([row.kv_usage for row in rows]) / len(rows),
             wall=span / steps if busy else None,
         )
 
