@@ -21,6 +21,8 @@ from kintsugi_engine import contract
 BLOCK: Final = 32
 """Tokens in a block: the smallest that vLLM's attention on the CPU takes."""
 
+MAX_MODEL_LEN: Final = 2048
+
 START_SECONDS: Final = 240.0
 
 TELEMETRY: Final = {
@@ -44,7 +46,8 @@ def arguments(model: Path, *more: str, telemetry: Mapping[str, Any] | None = TEL
     """What vLLM's server is told, without host and port."""
     words = [
         *("--model", str(model), "--served-model-name", "tiny"),
-        *("--max-model-len", "2048", "--block-size", str(BLOCK), "--kv-cache-memory-bytes", "67108864"),
+        *("--max-model-len", str(MAX_MODEL_LEN), "--block-size", str(BLOCK)),
+        *("--kv-cache-memory-bytes", "67108864"),
         *("--max-num-seqs", "16", "--enforce-eager"),
     ]
     if telemetry is not None:

@@ -17,7 +17,7 @@ from tests.integration.fleet import NAME, Fleet
 from tests.integration.sight import Json
 
 SPEED_UP: Final = 16
-"""Design times divided by it: a hang is withdrawn after 3.75 s without a step, and readings 1.9 s apart still count."""
+"""Design times divided by it: ten minutes of evidence are 38 s, and readings 1.9 s apart still count."""
 
 POOL: Final = "short"
 MODEL: Final = "tiny"
@@ -26,6 +26,8 @@ HEALING: Final[Json] = {
     "mode": "Act",
     "rehearsal": {"speedUp": SPEED_UP},
     "ladder": ["Recreate"],
+    # 15 s and 40 s: a real engine's first steps take seconds where three engines share two cores.
+    "triggers": {"stall": {"forSeconds": 240, "removeAfterSeconds": 640}},
     "budget": {"maxPerPoolPer30Minutes": 50, "maxPerHour": 200},
     "drain": {"timeoutSeconds": 2400},
     "probationSeconds": 240,

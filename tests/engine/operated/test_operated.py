@@ -32,13 +32,16 @@ ends = ""
 for line in u.urlopen(request, timeout=600):
     text = line.decode().strip()
     if text.startswith("data: {"):
+        if not ends:
+            print("begins", flush=True)
+            ends = "cut"
         said = json.loads(text[6:])
         ends = "error" if "error" in said else said["choices"][0].get("finish_reason") or ends
     elif text == "data: [DONE]":
         ends += " done"
 print(ends)
 """
-"""Run where pods can be reached: one stream, and how it ended."""
+"""Run where pods can be reached: one stream, that it began, and how it ended."""
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +105,10 @@ def healed(fleet: RealFleet, victim: Json, stopped: float, fault: str) -> dict[s
 
 def test_an_engine_core_that_stops_under_load_is_replaced(fleet: RealFleet) -> None:
     victim, _ = fleet.wait_until_warm()
-    with streams(fleet, victim, 4, 1900):
-        time.sleep(2)
+    with streams(fleet, victim, 4, 1900) as running:
+        for one in running:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "begins\n", "an engine under load is one that steps"
         stopped = stop_core(fleet, victim)
         healed(fleet, victim, stopped, "engineCoreStoppedUnderLoad")
 
@@ -149,7 +154,7 @@ def test_an_engine_that_leaks_blocks_is_drained_before_it_goes_and_no_stream_is_
     def keep_streaming() -> None:
         while not stop.is_set():
             with streams(fleet, victim, 2, 1500) as running:
-                ends.extend(one.communicate(timeout=300)[0].strip() for one in running)
+                ends.extend(one.communicate(timeout=300)[0].splitlines()[-1] for one in running)
             if fleet.withdrawn_at(uid) is not None:
                 return
 
