@@ -44,6 +44,18 @@ FIRST_GIANT = 0.2
 """Share of processes whose very first request is one."""
 POISON_PER_HOUR = 0.02
 """One client's bad request, sent again 2 to 12 times (hang §4)."""
+OTHERS = (
+    (MILD_PER_HOUR, "mild"),
+    (FLAKY_PER_HOUR, "flaky"),
+    (HICCUPS_PER_HOUR, "hiccup"),
+    (NEIGHBOURS_PER_HOUR, "neighbour"),
+    (RESTARTS_PER_HOUR, "restart"),
+    (GAPS_PER_HOUR, "gap"),
+    (POISON_PER_HOUR, "poison"),
+    (GIANTS_PER_HOUR, "giant"),
+)
+"""What happens beside pauses, however often the pool pauses."""
+OTHERS_PER_HOUR = sum(rate for rate, _ in OTHERS)
 
 
 def happen(pod: Pod, t: float, seconds: float, luck: random.Random) -> None:
@@ -54,24 +66,24 @@ def happen(pod: Pod, t: float, seconds: float, luck: random.Random) -> None:
     age = t - pod.ready_at
     if age < seconds and luck.random() < FIRST_GIANT:
         _begin("giant", pod, t, luck)
-    factor = pod.temper.pauses
     compiles = COMPILES_PER_HOUR * (YOUNG_FACTOR if age < YOUNG_SECONDS else 1.0)
-    chance = luck.random()
+    pauses = pod.temper.pauses * (compiles + RELOADS_PER_HOUR + TAILS_PER_HOUR)
+    chance = luck.random() / hours
+    if chance < pauses + LONG_PAUSES_PER_HOUR + OTHERS_PER_HOUR:
+        _pick(chance, compiles, pod, t, luck)
+
+
+def _pick(chance: float, compiles: float, pod: Pod, t: float, luck: random.Random) -> None:
+    """One of all, by their rates; none where `chance`, in events an hour, is beyond them."""
+    factor = pod.temper.pauses
     for rate, name in (
         (compiles * factor, "compile"),
         (RELOADS_PER_HOUR * factor, "reload"),
         (TAILS_PER_HOUR * factor, "tail"),
         (LONG_PAUSES_PER_HOUR, "long"),
-        (MILD_PER_HOUR, "mild"),
-        (FLAKY_PER_HOUR, "flaky"),
-        (HICCUPS_PER_HOUR, "hiccup"),
-        (NEIGHBOURS_PER_HOUR, "neighbour"),
-        (RESTARTS_PER_HOUR, "restart"),
-        (GAPS_PER_HOUR, "gap"),
-        (POISON_PER_HOUR, "poison"),
-        (GIANTS_PER_HOUR, "giant"),
+        *OTHERS,
     ):
-        chance -= rate * hours
+        chance -= rate
         if chance < 0:
             _begin(name, pod, t, luck)
             return
@@ -93,7 +105,7 @@ def _begin(name: str, pod: Pod, t: float, luck: random.Random) -> None:
             pod.fail_requests(FLAKY_SHARE)
     elif name == "giant":
         tokens = pod.temper.longest
-        luck.choice(pod.engines).inbox.append(Request(tokens, tokens, luck.randint(1, 200), t))
+        luck.choice(pod.engines).take(Request(tokens, tokens, luck.randint(1, 200), t))
     elif name == "restart":
         pod.crash(t, luck.uniform(60, 600))
     elif name == "gap":

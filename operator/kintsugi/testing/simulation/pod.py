@@ -189,7 +189,7 @@ class Pod:
         self._open[canary.id] = canary
         engine = self.engines[int(canary.rank)]
         tokens = CANARY_TOKENS if canary.question is None else TOKENS[canary.question.name]
-        engine.inbox.append(Request(tokens, tokens, 1, canary.sent + 0.01, canary=canary.id))
+        engine.take(Request(tokens, tokens, 1, canary.sent + 0.01, canary=canary.id))
 
     def abandon(self, t: float, after: float, answer_within: float) -> None:
         """Close canaries that have been open for `after` seconds, questions after `answer_within`."""

@@ -96,6 +96,10 @@ class RankEngine:
         self.admit_every = 0.0
         """Above 0: the scheduler lets one request in at a time, and the next so many seconds later at the earliest."""
         self._admit_at = 0.0
+        self._full = False
+        """Nobody was let in for want of a slot or of KV cache, and nobody has left since."""
+        self.load = 0
+        """Requests inside, seen by the engine or not."""
         self.shown = Shown()
 
     def sample(self) -> RankSample:
@@ -123,11 +127,10 @@ class RankEngine:
             s.failed,
         )
 
-    @property
-    def load(self) -> int:
-        """Requests inside, seen by the engine or not."""
-        inside = len(self._running) + len(self.queue) + len(self.inbox)
-        return inside + (self._prefill is not None)
+    def take(self, request: Request) -> None:
+        """A request arrives."""
+        self.load += 1
+        self.inbox.append(request)
 
     def pause(self, seconds: float) -> None:
         """The core did nothing for so long: the step under way takes that much longer."""
@@ -137,15 +140,15 @@ class RankEngine:
     def advance(self, t: float, until: float, slow: float) -> None:
         """Work from `t` to `until`; every step takes `slow` times as long.
 
-        Half of a suite's time is spent here, so the common case, steps that only decode, is written out.
+        A good part of a suite's time is spent here, so the common case, steps that only decode, is written out.
         """
         inbox, queue, running, s = self.inbox, self.queue, self._running, self.shown
-        table, deep = self._table, self.cost.context / self.limits.kv_tokens
+        table, deep, accepted = self._table, self.cost.context / self.limits.kv_tokens, self.limits.accepted
         moved = False
         while t < until:
             while inbox and inbox[0].at <= t:
-                queue.append(inbox.popleft())
-            if queue and self._prefill is None:
+                self._queue(inbox.popleft())
+            if queue and self._prefill is None and (not self._full or self.admit_every):
                 self._admit(t)
             n, prefill, late = len(running), self._prefill, self._late
             cost = table[n] + deep * self._held
@@ -183,9 +186,9 @@ class RankEngine:
             if n:
                 tokens = n * steps
                 self._clock += steps
-                self._held += tokens * self.limits.accepted
+                self._held += tokens * accepted
                 s.steps += steps
-                s.generation_tokens += round(tokens * self.limits.accepted)
+                s.generation_tokens += round(tokens * accepted)
                 s.itl_count += tokens
                 s.itl_sum += tokens * cost + n * late
                 if cost + late >= LONG_GAP_SECONDS:
@@ -201,22 +204,29 @@ class RankEngine:
 
     def _next(self, n: int) -> tuple[int, int]:
         """Prompt tokens of each of the next steps, and how many of them are alike, while a prompt is computed."""
-        most = self._left if self.limits.chunk is None else max(1, self.limits.chunk - n)
-        chunk = min(self._left, most)
+        most = self.limits.chunk
+        if most is None or self._left <= most - n:
+            return self._left, 1
+        chunk = min(self._left, max(1, most - n))
         whole = max(1, min(self._left // chunk, MOST_CHUNKS_AT_ONCE))
         if n:
             whole = max(1, min(whole, self._running[0][0] - self._clock))
         return chunk, whole
 
+    def _queue(self, request: Request) -> None:
+        if len(self.queue) < MOST_WAITING:
+            self.queue.append(request)
+        else:
+            self.load -= 1
+
     def _admit(self, t: float) -> None:
         first, limits = self.queue[0], self.limits
-        room = self._reserved + first.prompt + first.output <= limits.kv_tokens or not self._running
+        room = not self._running or self._reserved + first.prompt + first.output <= limits.kv_tokens
         if self.admit_every:
             room = not self._running and t >= self._admit_at
             self._admit_at = t + self.admit_every if room else self._admit_at
         if len(self._running) >= limits.seqs or not room:
-            while len(self.queue) > MOST_WAITING:
-                self.queue.pop()
+            self._full = True
             return
         self._prefill = self.queue.popleft()
         self._left = max(1, first.computed)
@@ -225,7 +235,7 @@ class RankEngine:
 
     def _compute(self, request: Request, tokens: int, decoding: int, t: float) -> None:
         self._left -= tokens
-        self._held += min(tokens, tokens + self._left)
+        self._held += tokens if self._left >= 0 else tokens + self._left
         if self._left > 0:
             return
         s = self.shown
@@ -254,7 +264,7 @@ class RankEngine:
 
     def _finish(self, request: Request) -> None:
         self._leave(request, request.output)
-        if not request.canary and self._fails(request):
+        if (request.fails or self.failing) and not request.canary and self._fails(request):
             self.shown.failed += 1
         else:
             self.shown.finished += 1
@@ -263,7 +273,14 @@ class RankEngine:
         return request.fails or (self.failing > 0 and self._luck.random() < self.failing)
 
     def _leave(self, request: Request, output: int) -> None:
-        self._held = max(0.0, self._held - request.prompt - output)
-        self._reserved = max(0.0, self._reserved - request.prompt - request.output)
+        self.load -= 1
+        self._full = False
         if not self._running and self._prefill is None:
             self._held = self._reserved = 0.0
+            return
+        held, reserved = (
+            self._held - request.prompt - output,
+            self._reserved - request.prompt - request.output,
+        )
+        self._held = max(0.0, held)
+        self._reserved = max(0.0, reserved)

@@ -101,7 +101,7 @@ class World:
             if t < self._sticky_until and pod is self.pods[self._sticky % len(self.pods)]:
                 request.prompt = min(self.temper.longest, int(request.prompt * self._sticky_factor) + 1)
                 request.computed = min(request.prompt, int(request.computed * self._sticky_factor) + 1)
-            pod.engines[rank].inbox.append(request)
+            pod.engines[rank].take(request)
 
     def _befall(self, t: float, seconds: float) -> None:
         """What happens to the pool as a whole."""
