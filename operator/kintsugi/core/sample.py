@@ -1,7 +1,8 @@
 """One page as typed values: one entry per data-parallel rank, and what holds for the whole process."""
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -309,6 +310,6 @@ def _why_unrecognised(values: PageValues) -> str:
     return f"Unrecognised: no engine series on the page ({what})"
 
 
-def missing_ranks(before: Set[str], after: Sample) -> tuple[str, ...]:
+def missing_ranks(before: AbstractSet[str], after: Sample) -> tuple[str, ...]:
     """Ranks of `before` that the page of `after` lacks."""
     return tuple(sorted(before - {rank.rank for rank in after.ranks}))

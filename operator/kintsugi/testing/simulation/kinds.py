@@ -44,6 +44,9 @@ class Kind:
     """Seconds between two looks (monitoring.scrapeIntervalSeconds)."""
     also: frozenset[Detector] = frozenset()
     """Detectors that may speak in place of `detector`, since the fault may be theirs by then."""
+    beside: str = ""
+    """A kind that may begin in another instance of the same pool at the same time: neither moves time as it begins,
+    and nothing that its detector looks at is shared."""
 
 
 def _moment(trial: Trial, luck: random.Random) -> float:
@@ -243,7 +246,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         Detector.FRAGMENTED, fragmentation, 720, 720, "forSeconds 600 + 120 s, from 27 % on"
     ),
     "orphanedBlocks": Kind(
-        Detector.FRAGMENTED, orphaned_blocks, 720, 720, "forSeconds 600 + 120 s, from 27 % on"
+        Detector.FRAGMENTED,
+        orphaned_blocks,
+        720,
+        720,
+        "forSeconds 600 + 120 s, from 27 % on",
+        beside="fragmentation",
     ),
     "collapsed": Kind(
         Detector.COLLAPSED,

@@ -6,7 +6,8 @@ import math
 import multiprocessing
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -18,13 +19,16 @@ from kintsugi.testing.simulation.temper import Temper, draw_temper
 from kintsugi.testing.simulation.trial import Act, Trial
 from kintsugi.testing.simulation.world import World, deployment
 
-WARM_SECONDS: Final = 3_000.0
-"""Warm-up 600 s, 30 minutes for a baseline, 600 s of it as fragmentation's reference."""
+WARM_SECONDS: Final = 3_600.0
+"""Warm-up 600 s, 15 minutes until two instances have taught a model of steps, 30 minutes for a baseline by it."""
 WARM_SECONDS_SHORT: Final = 700.0
 """For kinds that need no baseline."""
 WARM_INTERVAL: Final = 5
 HEALTHY_SPAN_SECONDS: Final = 12 * 3_600.0
 """One healthy pool is watched for so long."""
+INTERVALS: Final[Mapping[int, float]] = {5: 0.4, 10: 0.3, 15: 0.2, 30: 0.1}
+"""Seconds between two looks at a healthy pool (monitoring.scrapeIntervalSeconds), and how often each is drawn: the
+default most often, and the longest that a user may set. The mix is ours."""
 SHARE_FOUND: Final = 0.99
 """Of the runs of a kind that must be found, and found within its bar: of 500 runs or more as it stands."""
 CHANCE: Final = 0.01
@@ -32,8 +36,8 @@ CHANCE: Final = 0.01
 come about in fewer than one of a hundred suites if 99 % of faults were found. All kinds together are asked the same."""
 GRACE: Final = 1.5
 """A fault run is watched for so many times its bar."""
-VICTIMS: Final = 3
-"""Runs of each kind on copies of one warm pool: the warm-up is most of the cost."""
+VICTIMS: Final = 5
+"""Runs of each kind on copies of one warm pool, each with its own traffic from then on."""
 MOST_DRAWS: Final = 50
 
 
@@ -69,6 +73,8 @@ class Tally:
     """What came out, of one job or of all."""
 
     hours: float = 0.0
+    by_interval: Counter[int] = field(default_factory=Counter)
+    """Healthy pools by the seconds between two looks at them, in whole instance-hours."""
     false: list[str] = field(default_factory=list)
     """Every removal of a healthy instance, in words, with the seed that repeats it."""
     withdrawn: int = 0
@@ -80,6 +86,7 @@ class Tally:
     def add(self, other: "Tally") -> None:
         """Take in another tally."""
         self.hours += other.hours
+        self.by_interval += other.by_interval
         self.false += other.false
         self.withdrawn += other.withdrawn
         self.missed += other.missed
@@ -183,10 +190,12 @@ def healthy(job: Job) -> Tally:
     """Watch a pool to which nothing happens that a removal would cure."""
     luck = random.Random(job.seed)
     temper = draw_temper(luck)
-    world = World(temper, deployment(temper.size, job.spec), luck)
-    trial = Trial(world, trouble=True, times=job.times)
+    interval = random.Random(f"{job.seed}/interval").choices(*zip(*INTERVALS.items(), strict=True))[0]
+    deployed = deployment(temper.size, {"monitoring": {"scrapeIntervalSeconds": interval}, **job.spec})
+    trial = Trial(World(temper, deployed, luck), trouble=True, times=job.times)
     trial.run(job.seconds)
-    tally = Tally(hours=trial.hours)
+    looked = round(trial.wait)
+    tally = Tally(hours=trial.hours, by_interval=Counter({looked: round(trial.hours)}))
     for act in trial.acts:
         if act.removes:
             found = act.finding
@@ -224,9 +233,19 @@ def faulty(job: Job) -> Tally:
         raise NeverHappened(f"no pool of {job.seed} learned its step cost")
     frozen = Frozen.of(trial)
     for number in range(job.victims):
-        for name in job.kinds:
-            tally.add(_one(job, name, number, frozen.copy()))
+        for names in _together(job.kinds):
+            tally.add(_run(job, names, number, frozen.copy()))
     return tally
+
+
+def _together(names: Sequence[str]) -> list[list[str]]:
+    """The kinds that one copy of a pool shows at once, each in an instance of its own, where one does not touch the
+    other (`Kind.beside`)."""
+    groups = {name: [name] for name in names if KINDS[name].beside not in names}
+    for name in names:
+        if name not in groups:
+            groups[KINDS[name].beside].append(name)
+    return list(groups.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,35 +295,36 @@ def _learnt(trial: Trial) -> bool:
     return all(process.slow.baseline is not None for process in trial.memory.processes.values())
 
 
-def _one(job: Job, name: str, victim: int, trial: Trial) -> Tally:
-    """One run of one kind on a warm pool, which is used up."""
-    kind = KINDS[name]
-    seed = f"{job.seed}/{name}/{victim}"
+def _run(job: Job, names: Sequence[str], victim: int, trial: Trial) -> Tally:
+    """One run of each of `names`, side by side on a warm pool, which is used up."""
+    seed = f"{job.seed}/{names[0]}/{victim}"
     trial.world.luck.seed(seed)
     trial.acts.clear()
-    luck = random.Random(seed)
-    pod = trial.world.pods[victim % len(trial.world.pods)]
-    tally = Tally(faults={name: Count()})
-    try:
-        onset = kind.begin(trial, pod, luck)
-    except NeverHappened:
-        return tally
-    found, removed = _watch(trial, pod, kind, onset)
-    count = tally.faults[name]
-    count.runs = 1
-    count.found = int(found is not None)
-    withdrawn = found is not None and found <= kind.withdrawn
-    count.within_bar = int(
-        withdrawn and (kind.removed is None or (removed is not None and removed <= kind.removed))
-    )
-    count.delays = [found] if found is not None else []
-    if not count.within_bar:
-        tally.missed.append(f"{name} (seed {seed}): Sick after {found} s, to be removed after {removed} s")
+    luck, pods = random.Random(seed), trial.world.pods
+    victims = {name: pods[(victim + place) % len(pods)] for place, name in enumerate(names)}
+    tally = Tally(faults={name: Count() for name in names})
+    onsets: dict[str, float] = {}
+    for name, pod in victims.items():
+        try:
+            onsets[name] = KINDS[name].begin(trial, pod, luck)
+        except NeverHappened:
+            continue
+    for name, onset in onsets.items():
+        kind = KINDS[name]
+        found, removed = _watch(trial, victims[name], kind, onset)
+        withdrawn = found is not None and found <= kind.withdrawn
+        in_time = withdrawn and (kind.removed is None or (removed is not None and removed <= kind.removed))
+        tally.faults[name] = Count(1, int(found is not None), int(in_time), [] if found is None else [found])
+        if not in_time:
+            tally.missed.append(
+                f"{name} (seed {seed}): Sick after {found} s, to be removed after {removed} s"
+            )
+    sick = {pod.uid for pod in victims.values()}
     tally.false = [
         f"{act.finding.detector.value}/{act.finding.reason} of a healthy sibling (seed {seed}): "
         f"{act.finding.message}"
         for act in trial.acts
-        if act.removes and act.pod != pod.uid
+        if act.removes and act.pod not in sick
     ]
     return tally
 

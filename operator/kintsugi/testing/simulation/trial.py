@@ -44,6 +44,11 @@ class Trial:
         if self.times is None:
             self.times = effective_times(self.world.deployed.spec)
 
+    @property
+    def wait(self) -> float:
+        """Seconds between two passes."""
+        return (self.times or Times()).scrape_interval
+
     def run(self, seconds: float) -> None:
         """So much time."""
         until = self.world.t + seconds
@@ -52,8 +57,7 @@ class Trial:
 
     def peek(self, share: float) -> None:
         """Let a share of the time to the next pass go by, so that something can begin between two passes."""
-        times = self.times or Times()
-        seconds = share * (times.scrape_interval - self._peeked)
+        seconds = share * (self.wait - self._peeked)
         self.world.move(seconds)
         self._peeked += seconds
 
