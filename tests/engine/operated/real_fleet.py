@@ -34,28 +34,29 @@ HEALING: Final[Json] = {
 }
 
 
-def host_paths(python: Path, package: Path) -> dict[str, Path]:
-    """What an engine needs of this machine, by the name of its volume."""
+def host_paths(python: Path, package: Path | None) -> dict[str, Path]:
+    """What an engine needs of this machine, by the name of its volume; no `package` where the operator lays it on."""
     base = subprocess.run(
         [str(python), "-c", "import sys; print(sys.base_prefix)"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    return {
-        "system": Path("/usr"),
-        "interpreter": Path(base),
-        "engine": python.parent.parent,
-        "package": package,
-    }
+    found = {"system": Path("/usr"), "interpreter": Path(base), "engine": python.parent.parent}
+    return found if package is None else found | {"package": package}
 
 
 def manifest(image: str, python: Path, package: Path, replicas: int, connector: str, module: str) -> Json:
-    """A deployment whose pods run that Python's vLLM. Its command is the operator's own, but for the program."""
+    """A deployment whose pods run that Python's vLLM. Its command is the operator's own, but for the program.
+
+    With that connector of that module's out of `package`; with '' the operator lays the telemetry on (`Auto`).
+    """
     transfer = {
         "kv_connector": connector,
         "kv_connector_module_path": module,
         "kv_role": contract.TELEMETRY_ROLE,
     }
-    environment = SETTINGS | {"PYTHONPATH": str(package), "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
-    paths = host_paths(python, package)
+    environment = SETTINGS | {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
+    if connector:
+        environment |= {"PYTHONPATH": str(package)}
+    paths = host_paths(python, package if connector else None)
     return {
         "apiVersion": "kintsugi.dev/v1alpha1",
         "kind": "DeepSeekV4Deployment",
@@ -70,7 +71,7 @@ def manifest(image: str, python: Path, package: Path, replicas: int, connector: 
                 "image": image,
                 "imagePullPolicy": "IfNotPresent",
                 "version": "0.32.0",
-                "telemetry": "Disabled",
+                "telemetry": "Disabled" if connector else "Auto",
                 "shm": {"size": "64Mi"},
                 "args": {
                     "tensorParallelSize": 1,
@@ -81,7 +82,7 @@ def manifest(image: str, python: Path, package: Path, replicas: int, connector: 
                 },
                 "extraArgs": [
                     "--kv-cache-memory-bytes=16777216",
-                    f"--kv-transfer-config={json.dumps(transfer)}",
+                    *([f"--kv-transfer-config={json.dumps(transfer)}"] if connector else ()),
                 ],
                 "resources": {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "6Gi"}},
                 "startBudgetSeconds": 28800,
@@ -123,7 +124,7 @@ class RealFleet(Fleet):
         )
 
     def serve(self, replicas: int, connector: str, module: str) -> None:
-        """Apply a pool of so many engines with that connector."""
+        """Apply a pool of so many engines, see `manifest`."""
         claim = f"models-{self.namespace}"
         size = {"storage": "1Gi"}
         volume = {
@@ -177,9 +178,17 @@ class RealFleet(Fleet):
 
     def health(self, pod: Json) -> int:
         """What its `/health` answers now."""
-        code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).status)"
-        address = f"http://{pod['status']['podIP']}:{contract.ENGINE_PORT}/health"
-        return int(self.cluster.run_inside(["python3", "-c", code, address]).stdout)
+        return self._get(pod, "/health")[0]
+
+    def page(self, pod: Json) -> str:
+        """Its `/metrics` now."""
+        return self._get(pod, "/metrics")[1]
+
+    def _get(self, pod: Json, path: str) -> tuple[int, str]:
+        code = "import sys, urllib.request as u; r = u.urlopen(sys.argv[1], timeout=5); print(r.status, r.read().decode())"
+        address = f"http://{pod['status']['podIP']}:{contract.ENGINE_PORT}{path}"
+        status, _, body = self.cluster.run_inside(["python3", "-c", code, address]).stdout.partition(" ")
+        return int(status), body
 
     def restarts(self, pod: Json) -> int:
         """How often the kubelet has started its engine again."""
