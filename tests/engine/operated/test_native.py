@@ -3,10 +3,8 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,6 @@ from tests.engine.operated.test_operated import (
 )
 from tests.engine.report import put_heal
 from tests.integration.installed import Release
-from tests.integration.sight import Json
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(2700)]
 
@@ -43,24 +40,9 @@ def fleet(
     found.close()
 
 
-@contextmanager
-def flowing(
-    fleet: NativeFleet, pod: Json, count: int, tokens: int
-) -> Iterator[list["subprocess.Popen[str]"]]:
-    """`streams`, each of which has begun."""
-    with streams(fleet, pod, count, tokens) as running, ExitStack() as pipes:
-        for one in running:
-            assert one.stdout is not None
-            assert one.stderr is not None
-            pipes.enter_context(one.stderr)
-            pipes.enter_context(one.stdout)
-            assert one.stdout.readline() == "begins\n"
-        yield running
-
-
 def test_a_native_engine_answers_and_its_page_is_read(fleet: NativeFleet) -> None:
     pods = fleet.wait_until_warm()
-    with flowing(fleet, pods[0], 2, 40) as running:
+    with streams(fleet, pods[0], 2, 40) as running:
         assert [one.communicate(timeout=120)[0].strip() for one in running] == ["length done"] * 2
     for pod in pods:
         assert fleet.judged(pod, "Healthy", "Idle"), json.dumps(fleet.instance(pod["metadata"]["name"]))
@@ -68,7 +50,7 @@ def test_a_native_engine_answers_and_its_page_is_read(fleet: NativeFleet) -> Non
 
 def test_a_native_engine_that_stops_under_load_is_replaced(fleet: NativeFleet) -> None:
     victim, _ = fleet.wait_until_warm()
-    with flowing(fleet, victim, 4, 1900):
+    with streams(fleet, victim, 4, 1900):
         stopped = stop_core(fleet, victim)
         healed(fleet, victim, stopped, "nativeEngineStoppedUnderLoad")
 

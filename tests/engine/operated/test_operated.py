@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import pytest
@@ -55,23 +55,23 @@ def fleet(new_fleet: NewFleet) -> RealFleet:
 
 @contextmanager
 def streams(fleet: RealFleet, pod: Json, count: int, tokens: int) -> Iterator[list["subprocess.Popen[str]"]]:
-    """So many streams from that engine itself, whoever is in rotation."""
+    """So many streams from that engine itself, whoever is in rotation; each has begun."""
     address = f"http://{pod['status']['podIP']}:{contract.ENGINE_PORT}"
-    made = [
-        fleet.cluster.popen_inside(
-            [sys.executable, "-c", STREAM, address, MODEL, str(tokens)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(count)
-    ]
-    try:
-        yield made
-    finally:
+    with ExitStack() as ends:
+        made = []
+        for _ in range(count):
+            one = fleet.cluster.popen_inside(
+                [sys.executable, "-c", STREAM, address, MODEL, str(tokens)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            made.append(ends.enter_context(one))
+            ends.callback(one.kill)
         for one in made:
-            one.kill()
-            one.wait()
+            assert one.stdout is not None
+            assert one.stdout.readline() == "begins\n", "an engine under load is one that steps"
+        yield made
 
 
 def stop_core(fleet: RealFleet, pod: Json) -> float:
@@ -105,10 +105,7 @@ def healed(fleet: RealFleet, victim: Json, stopped: float, fault: str) -> dict[s
 
 def test_an_engine_core_that_stops_under_load_is_replaced(fleet: RealFleet) -> None:
     victim, _ = fleet.wait_until_warm()
-    with streams(fleet, victim, 4, 1900) as running:
-        for one in running:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "begins\n", "an engine under load is one that steps"
+    with streams(fleet, victim, 4, 1900):
         stopped = stop_core(fleet, victim)
         healed(fleet, victim, stopped, "engineCoreStoppedUnderLoad")
 
@@ -154,7 +151,7 @@ def test_an_engine_that_leaks_blocks_is_drained_before_it_goes_and_no_stream_is_
     def keep_streaming() -> None:
         while not stop.is_set():
             with streams(fleet, victim, 2, 1500) as running:
-                ends.extend(one.communicate(timeout=300)[0].splitlines()[-1] for one in running)
+                ends.extend(one.communicate(timeout=300)[0].strip() for one in running)
             if fleet.withdrawn_at(uid) is not None:
                 return
 
