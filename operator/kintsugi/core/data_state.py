@@ -1,8 +1,7 @@
 """Whether what the judge needs can be read, and what is missing: the material of the condition DataFresh."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.api.healing import ADVICE_ONLY
 from kintsugi.core.finding import Detector, InstanceVerdict, Verdict
@@ -16,8 +15,7 @@ RENAMED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DataState:
+class DataState(NamedTuple):
     """`fresh` is False where an instance that is up can't be read; `reason` is one CamelCase word."""
 
     fresh: bool

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.classify.of_instance import start_failure
@@ -74,8 +75,7 @@ class Judgement:
     """Our own loop was late, so that every stall clock started again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Siblings:
+class _Siblings(NamedTuple):
     """How many instances that were Ready once gave a page in this pass, and how long a start may take in each pool.
 
     `start_budgets` holds the pools in which somebody is not Ready: nobody else is asked for it, and it costs a search.
@@ -311,7 +311,7 @@ def _cleared(
     """Detectors whose symptom is positively gone: fresh data says so, absence never does."""
     process = one.process
     cleared: set[Detector] = set()
-    sick = {finding.detector for finding in found if finding.severity >= Severity.SUSPECT}
+    sick = {finding.detector for finding in found if finding.severity >= Severity.SUSPECT} if found else set()
     if one.instance.ready and Detector.DEAD not in sick:
         cleared.add(Detector.DEAD)
     if process is None or not process.fresh(mono, times):

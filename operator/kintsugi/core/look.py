@@ -201,5 +201,7 @@ def _see_memory(
 def _percents(series: Mapping[str, float], ages: Mapping[str, float]) -> dict[str, float]:
     """What the engine side measured of late, by worker. One age without a worker's name is that of all of them, and
     none at all means that it does not say: then all is of now."""
+    if not ages:
+        return {worker: 100.0 * v for worker, v in series.items()}
     of_all = next(iter(ages.values())) if len(ages) == 1 else 0.0
     return {worker: 100.0 * v for worker, v in series.items() if ages.get(worker, of_all) <= TELEMETRY_AGE}

@@ -34,8 +34,7 @@ def signal_values(
 ) -> dict[str, float]:
     """The values that are known now; a signal that is not known is left out, never zero. `running` as `user_running`
     gives it."""
-    values: dict[str, float | None] = {}
-    values["fragmentation_percent"] = _fragmentation(process)
+    values: dict[str, float | None] = {"fragmentation_percent": _fragmentation(process)}
     sample = process.sample
     if sample is not None and process.fresh(mono, times):
         usage = sample.kv_max()

@@ -6,7 +6,7 @@ it is warming, and a cold cache is no fault (S12).
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.sample import Sample
@@ -17,8 +17,7 @@ ENOUGH_TOKENS: Final = 10_000.0
 dozens of usual prompts, so that one long cold prompt is no rate (chosen here; no paper gives a figure)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """The two counters at one minute, all ranks together."""
 
     mono: float

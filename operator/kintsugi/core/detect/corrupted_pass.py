@@ -80,8 +80,7 @@ class Answering(NamedTuple):
     ranks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
+class _Moment(NamedTuple):
     mono: float
     now: float
     times: Times

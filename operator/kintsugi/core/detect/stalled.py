@@ -138,8 +138,9 @@ class Watch(NamedTuple):
 
 def limits(times: Times, chunked: bool, longest_prefill: float) -> Limits:
     """W, K and the caps: fixed where prefill is chunked, else stretched to the longest legal prefill (hang §1.3)."""
-    kv_only = max(times.kv_only_progress, 2 * longest_prefill)
-    admit = max(times.not_admitting, 2 * longest_prefill)
+    kv_only, admit = times.kv_only_progress, times.not_admitting
+    if longest_prefill:
+        kv_only, admit = max(kv_only, 2 * longest_prefill), max(admit, 2 * longest_prefill)
     admit_remove = max(times.not_admitting_remove, admit)
     if chunked:
         return Limits(times.stall_withdraw, times.stall_remove, kv_only, admit, admit_remove)

@@ -223,7 +223,7 @@ def not_ready_again(trial: Trial, pod: Pod, luck: random.Random) -> float:
 
 def device_unhealthy(trial: Trial, pod: Pod, luck: random.Random) -> float:
     """The device plugin calls its GPU unhealthy, and stays with it."""
-    pod.device = "Unhealthy"
+    pod.lose_device()
     return trial.world.t
 
 

@@ -77,8 +77,6 @@ class Pod:
         self.gap_unready = False
         """The kubelet's probe fails too while the gap lasts."""
         self.flaky_until = -1.0
-        self.device = "Healthy"
-        """What the device plugin says of its GPU."""
         self.shape = Shape(0.0, 0.0)
         self.orphans = Shape(0.0, 0.0)
         """Blocks that no request holds and nobody takes back."""
@@ -87,6 +85,7 @@ class Pod:
         self._slips = luck.choice(SLIPS)
         self._drift = 0.0
         self._page_at = t
+        self._devices = (Device("nvidia.com/gpu", "GPU-0", "Healthy"),)
         self.start(t, starts)
 
     def start(self, t: float, seconds: float) -> None:
@@ -102,6 +101,10 @@ class Pod:
         self.garbage = 0.0
         self.hung_from = self.slow_from = math.inf
         self.hung_ranks, self.slow, self.paused_until = frozenset(), 1.0, -1.0
+
+    def lose_device(self) -> None:
+        """From now on the device plugin calls its GPU unhealthy."""
+        self._devices = (Device("nvidia.com/gpu", "GPU-0", "Unhealthy"),)
 
     def crash(self, t: float, again: float | None) -> None:
         """The engine's container ends; the kubelet starts it again and it is Ready after `again` s, or never."""
@@ -139,7 +142,7 @@ class Pod:
         if self.flaky_until > 0 and t > self.flaky_until:
             self.flaky_until = -1.0
             self.fail_requests(0.0)
-        if not self.serves(until) and not self.ready(t):
+        if until < self.ready_at or self.started is None:
             return
         start = max(t, self.ready_at)
         if self.paused_until > start:
@@ -158,7 +161,8 @@ class Pod:
             stop = min(until, self.hung_from) if engine.name in self.hung_ranks else until
             if stop > start:
                 engine.advance(start, stop, factor)
-            self._collect(engine)
+            if engine.answered or engine.failed_canaries:
+                self._collect(engine)
 
     def _collect(self, engine: RankEngine) -> None:
         for outcome, ended in (
@@ -231,7 +235,7 @@ class Pod:
             max_num_seqs=self.temper.limits.seqs,
             chunked_prefill=self.temper.limits.chunk is not None,
             longest_prefill=self.temper.longest_prefill,
-            devices=(Device("nvidia.com/gpu", "GPU-0", self.device),),
+            devices=self._devices,
         )
 
     def _scrape(self, t: float, lost: bool) -> Scrape:
@@ -255,13 +259,13 @@ class Pod:
             telemetry[Signal.MEMORY_LIMIT] = {"0": LIMIT_BYTES}
         self._page_at = t
         started = self.started or 0.0
-        failed = math.fsum(rank.failed or 0.0 for rank in ranks)
+        failed = math.fsum([engine.shown.failed for engine in self.engines])
         return Sample(
             mono=t,
             ranks=ranks,
             process_start=EPOCH + started,
             telemetry=telemetry,
-            http_good=math.fsum(rank.finished or 0.0 for rank in ranks),
+            http_good=math.fsum([engine.shown.finished for engine in self.engines]),
             http_failed=failed,
             rejections=0.0,
             max_concurrency=max(1.0, self.temper.limits.kv_tokens / self.temper.longest),

@@ -38,7 +38,9 @@ class Shape:
 
     def true(self, t: float) -> float:
         """The level without noise and spikes."""
-        level = self.level + self.hump * math.sin(2 * math.pi * t / 14_400)
+        level = self.level
+        if self.hump:
+            level += self.hump * math.sin(2 * math.pi * t / 14_400)
         if self.settles:
             level += self.settles * min(1.0, max(0.0, (t - self.born - SETTLE_FROM) / SETTLE_SECONDS))
         if self.ramp_from is not None and t > self.ramp_from:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from statistics import NormalDist
 
 from kintsugi.testing.simulation.rank import Request
 from kintsugi.testing.simulation.temper import Temper
@@ -14,6 +15,10 @@ BURSTS_PER_HOUR = 0.3
 MINUTE = 60.0
 MOST_ARRIVALS = 400
 """Of one tick; clients beyond that have gone away."""
+NORMALS = 4_096
+NORMAL = tuple(NormalDist().inv_cdf((n + 0.5) / NORMALS) for n in range(NORMALS))
+"""The standard normal distribution in as many equal shares, up to 3.7 deviations: a draw takes a fifth of the time that
+`gauss` takes, and a suite makes a hundred million."""
 
 
 class Traffic:
@@ -88,15 +93,17 @@ class Traffic:
 
     def request(self, at: float) -> Request:
         """One request."""
-        luck, temper = self._luck, self._temper
-        prompt = int(math.exp(luck.gauss(self._prompt + self._shift, temper.prompt_spread)))
-        prompt = max(8, min(prompt, self._longest))
-        hits = temper.hits * luck.random() * 1.25
-        if temper.giants and luck.random() < temper.giants:
+        draw, temper = self._luck.random, self._temper
+        normal = NORMAL[int(NORMALS * draw())]
+        prompt = int(math.exp(self._prompt + self._shift + temper.prompt_spread * normal))
+        prompt = 8 if prompt < 8 else min(prompt, self._longest)
+        hits = temper.hits * draw() * 1.25
+        if temper.giants and draw() < temper.giants:
             prompt, hits = temper.longest, 0.0
-        output = max(1, min(int(math.exp(luck.gauss(self._output, temper.output_spread))), 8_192))
-        fails = self.failing > 0 and luck.random() < self.failing
-        return Request(prompt, max(1, int(prompt * (1 - hits))), output, at, fails)
+        output = int(math.exp(self._output + temper.output_spread * NORMAL[int(NORMALS * draw())]))
+        output = 1 if output < 1 else min(output, 8192)
+        fails = self.failing > 0 and draw() < self.failing
+        return Request(prompt, int(prompt * (1 - hits)) or 1, output, at, fails)
 
 
 def poisson(luck: random.Random, mean: float) -> int:

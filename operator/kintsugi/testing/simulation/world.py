@@ -1,6 +1,5 @@
 """One pool over time: its traffic, its pods, what happens to it as a whole, and the snapshots an operator would make."""
 
-import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -143,9 +142,10 @@ class World:
 
     def hear(self, probes: tuple[Canary, ...], abandon_after: float, answer_within: float) -> None:
         """Deliver canaries and questions, and close those that nobody will answer."""
-        by_uid = {pod.uid: pod for pod in self.pods}
-        for canary in probes:
-            by_uid[canary.process.uid].ask(canary)
+        if probes:
+            by_uid = {pod.uid: pod for pod in self.pods}
+            for canary in probes:
+                by_uid[canary.process.uid].ask(canary)
         for pod in self.pods:
             pod.abandon(self.t, abandon_after, answer_within)
 
@@ -173,4 +173,4 @@ def snapshot_of(
 
 def up_hours(pods: list[Pod], t: float, seconds: float) -> float:
     """Instance-hours of the pods that are Ready at `t`, over `seconds`."""
-    return math.fsum(seconds / 3_600 for pod in pods if pod.ready(t))
+    return seconds / 3_600 * sum([pod.ready(t) for pod in pods])
