@@ -37,6 +37,8 @@ def table(tally: Tally, seed: int) -> str:
     lines = [
         f"healthy: {hours:,.0f} instance-hours, {removals} removals, {tally.withdrawn} withdrawals given back"
     ]
+    for interval, watched in sorted(tally.by_interval.items()):
+        lines.append(f"         read every {interval:2d} s: {watched:6,d} instance-hours")
     for name, count in sorted(tally.faults.items()):
         line = f"{name:>16}: {count.found:4d} of {count.runs:4d} found, {count.within_bar:4d} within the bar"
         if count.delays:

@@ -16,9 +16,9 @@ from kintsugi.testing.simulation.cost import CHUNK_TOKENS, StepCost
 
 GAP_EDGES = (2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 """Bucket edges of vLLM's histogram of time between tokens from `LONG_GAP_SECONDS` on."""
-MOST_WAITING = 2_000
-"""Beyond this many requests in the queue clients have gone away."""
-MOST_STEPS_AT_ONCE = 100
+MOST_INSIDE = 2_000
+"""With this many requests inside clients that come go away again."""
+MOST_STEPS_AT_ONCE = 250
 MOST_CHUNKS_AT_ONCE = 8
 
 
@@ -103,7 +103,7 @@ class RankEngine:
         self.shown = Shown()
 
     def sample(self) -> RankSample:
-        """The rank's part of a page that is read now."""
+        """The rank's part of a page that is read now. Tokens come in whole numbers."""
         s = self.shown
         return RankSample(
             self.name,
@@ -114,7 +114,7 @@ class RankEngine:
             s.kv_usage,
             1.0,
             s.steps,
-            s.generation_tokens,
+            float(round(s.generation_tokens)),
             s.prompt_tokens,
             s.prefix_queries,
             s.prefix_hits,
@@ -129,8 +129,9 @@ class RankEngine:
 
     def take(self, request: Request) -> None:
         """A request arrives."""
-        self.load += 1
-        self.inbox.append(request)
+        if self.load < MOST_INSIDE:
+            self.load += 1
+            self.inbox.append(request)
 
     def pause(self, seconds: float) -> None:
         """The core did nothing for so long: the step under way takes that much longer."""
@@ -147,7 +148,7 @@ class RankEngine:
         moved = False
         while t < until:
             while inbox and inbox[0].at <= t:
-                self._queue(inbox.popleft())
+                queue.append(inbox.popleft())
             if queue and self._prefill is None and (not self._full or self.admit_every):
                 self._admit(t)
             n, prefill, late = len(running), self._prefill, self._late
@@ -169,10 +170,10 @@ class RankEngine:
             cost *= slow
             if late:
                 steps = 1
-            elif inbox:
+            elif inbox and not self._full:
                 to_next = int((inbox[0].at - t) / cost)
                 if to_next < steps:
-                    steps = max(1, to_next)
+                    steps = to_next if to_next > 1 else 1
             need = steps * cost - self._carry
             if t + need > until:
                 steps = int((until - t + self._carry) / cost)
@@ -188,7 +189,7 @@ class RankEngine:
                 self._clock += steps
                 self._held += tokens * accepted
                 s.steps += steps
-                s.generation_tokens += round(tokens * accepted)
+                s.generation_tokens += tokens * accepted
                 s.itl_count += tokens
                 s.itl_sum += tokens * cost + n * late
                 if cost + late >= LONG_GAP_SECONDS:
@@ -207,17 +208,13 @@ class RankEngine:
         most = self.limits.chunk
         if most is None or self._left <= most - n:
             return self._left, 1
-        chunk = min(self._left, max(1, most - n))
-        whole = max(1, min(self._left // chunk, MOST_CHUNKS_AT_ONCE))
-        if n:
-            whole = max(1, min(whole, self._running[0][0] - self._clock))
-        return chunk, whole
-
-    def _queue(self, request: Request) -> None:
-        if len(self.queue) < MOST_WAITING:
-            self.queue.append(request)
-        else:
-            self.load -= 1
+        chunk = most - n if most > n else 1
+        whole = self._left // chunk
+        if whole > MOST_CHUNKS_AT_ONCE:
+            whole = MOST_CHUNKS_AT_ONCE
+        if n and whole > self._running[0][0] - self._clock:
+            whole = self._running[0][0] - self._clock
+        return chunk, whole if whole > 1 else 1
 
     def _admit(self, t: float) -> None:
         first, limits = self.queue[0], self.limits
@@ -259,7 +256,7 @@ class RankEngine:
                 self.answered.append((request.canary, t))
             return
         self._number += 1
-        steps = max(1, round((request.output - 1) / self.limits.accepted))
+        steps = round((request.output - 1) / self.limits.accepted) or 1
         heapq.heappush(self._running, (self._clock + steps, self._number, request))
 
     def _finish(self, request: Request) -> None:

@@ -26,9 +26,9 @@ WARM_SECONDS_SHORT: Final = 700.0
 WARM_INTERVAL: Final = 5
 HEALTHY_SPAN_SECONDS: Final = 12 * 3_600.0
 """One healthy pool is watched for so long."""
-INTERVALS: Final[Mapping[int, float]] = {5: 0.4, 10: 0.3, 15: 0.2, 30: 0.1}
-"""Seconds between two looks at a healthy pool (monitoring.scrapeIntervalSeconds), and how often each is drawn: the
-default most often, and the longest that a user may set. The mix is ours."""
+INTERVALS: Final[Mapping[int, float]] = {5: 0.3, 10: 0.3, 15: 0.2, 30: 0.2}
+"""Seconds between two looks at a healthy pool (monitoring.scrapeIntervalSeconds), and how often each is drawn, from the
+default to the longest that a user may set. The mix is ours."""
 SHARE_FOUND: Final = 0.99
 """Of the runs of a kind that must be found, and found within its bar: of 500 runs or more as it stands."""
 CHANCE: Final = 0.01
