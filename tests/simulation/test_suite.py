@@ -10,7 +10,18 @@ from kintsugi.api.healing import ADVICE_ONLY, Trigger
 from kintsugi.core.times import Times
 from kintsugi.testing.simulation import mishaps
 from kintsugi.testing.simulation.kinds import KINDS
-from kintsugi.testing.simulation.suite import Count, Frozen, Job, Size, Tally, chance_of, jobs, run, too_many
+from kintsugi.testing.simulation.suite import (
+    INTERVALS,
+    Count,
+    Frozen,
+    Job,
+    Size,
+    Tally,
+    chance_of,
+    jobs,
+    run,
+    too_many,
+)
 from kintsugi.testing.simulation.temper import draw_temper
 from kintsugi.testing.simulation.trial import Trial
 from kintsugi.testing.simulation.world import World, deployment
@@ -54,6 +65,25 @@ def test_work_is_split_so_that_hours_and_runs_come_about() -> None:
     assert len({job.seed for job in work}) == len(work)
     assert len(healthy) * 12 * 4 >= 300
     assert by_kind == {"slow": 7, "hangOfOneRank": 7}
+
+
+def test_healthy_pools_are_looked_at_at_every_interval_and_the_hours_of_each_are_told() -> None:
+    jobs_of_minutes = [Job(f"tiny/interval/{n}", seconds=900) for n in range(8)]
+    tally = run(jobs_of_minutes, processes=1)
+
+    assert set(tally.by_interval) <= set(INTERVALS)
+    assert len(tally.by_interval) > 1
+    assert sum(tally.by_interval.values()) == pytest.approx(tally.hours, abs=0.5 * len(jobs_of_minutes))
+
+
+def test_two_faults_that_begin_side_by_side_are_told_apart_and_neither_is_called_healthy() -> None:
+    tally = Job("tiny/beside", ("fragmentation", "orphanedBlocks"), victims=2).do()
+
+    assert lines(tally) == []
+    assert {name: count.within_bar for name, count in tally.faults.items()} == {
+        "fragmentation": 2,
+        "orphanedBlocks": 2,
+    }
 
 
 def test_too_few_hours_or_runs_a_miss_and_a_false_removal_all_fail_the_suite() -> None:

@@ -239,8 +239,8 @@ def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) 
     fresh = process.fresh(mono, times)
     reach = Reach(fresh, _recent(process, mono, times))
     found += stall_findings(process.stall, process.sample, reach, times, one.limit)
-    silent = silent_finding(process.stall, instance.ready, siblings.share_without(one), times, now)
-    found += [silent] if silent is not None else []
+    if process.stall.silent >= times.silent:
+        found.append(silent_finding(process.stall, instance.ready, siblings.share_without(one), now))
     line = fragmented.Line(float(spec.healing.triggers.fragmentation.threshold_percent), times)
     for source, state in process.fragmentation.items():
         about = fragmented.finding(state, source, line, fresh)

@@ -119,12 +119,9 @@ def _admission_finding(
     )
 
 
-def silent_finding(
-    state: StallState, ready: bool, siblings_readable: float, times: Times, now: float
-) -> Finding | None:
-    """Silent: the API server accepts connections and says nothing, and the kubelet and our reach agree (hang §1.3)."""
-    if state.silent < times.silent:
-        return None
+def silent_finding(state: StallState, ready: bool, siblings_readable: float, now: float) -> Finding:
+    """Silent: the API server accepts connections and says nothing for `Times.silent`; it is sick where the kubelet and
+    our reach agree (hang §1.3)."""
     sick = not ready and siblings_readable >= 0.5
     text = f"the API server accepts connections and answered nothing for {state.silent:.0f} s"
     if not sick:

@@ -173,7 +173,7 @@ class RankEngine:
             elif inbox and not self._full:
                 to_next = int((inbox[0].at - t) / cost)
                 if to_next < steps:
-                    steps = to_next if to_next > 1 else 1
+                    steps = max(1, to_next)
             need = steps * cost - self._carry
             if t + need > until:
                 steps = int((until - t + self._carry) / cost)
@@ -210,11 +210,10 @@ class RankEngine:
             return self._left, 1
         chunk = most - n if most > n else 1
         whole = self._left // chunk
-        if whole > MOST_CHUNKS_AT_ONCE:
-            whole = MOST_CHUNKS_AT_ONCE
+        whole = min(whole, MOST_CHUNKS_AT_ONCE)
         if n and whole > self._running[0][0] - self._clock:
             whole = self._running[0][0] - self._clock
-        return chunk, whole if whole > 1 else 1
+        return chunk, max(1, whole)
 
     def _admit(self, t: float) -> None:
         first, limits = self.queue[0], self.limits
