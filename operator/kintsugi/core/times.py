@@ -11,6 +11,9 @@ LATE_FLOOR: Final = 0.5
 """Real seconds: even in a rehearsal our loop is not called late below this, since a busy machine delays any loop."""
 GAP_FLOOR: Final = 2.0
 """Real seconds: in a rehearsal too, evidence on a busy machine has gaps as long as this."""
+MEMORY_GAP_FLOOR: Final = 4.0
+"""Real seconds, as above, for what stays as it is while nobody looks: after a gap a whole window must be seen anew, which a
+busy machine would put off for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,7 @@ def effective_times(spec: DeploymentSpec) -> Times:
     return replace(
         fast,
         readable_gap=max(fast.readable_gap, GAP_FLOOR),
-        fragmentation_gap=max(fast.fragmentation_gap, GAP_FLOOR),
+        fragmentation_gap=max(fast.fragmentation_gap, MEMORY_GAP_FLOOR),
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from kintsugi.api.effective import pools_of
 from kintsugi.core.render import pod_template, pool_labels
-from kintsugi.core.times import GAP_FLOOR, LATE_FLOOR, Times, effective_times, start_budget
+from kintsugi.core.times import GAP_FLOOR, LATE_FLOOR, MEMORY_GAP_FLOOR, Times, effective_times, start_budget
 from tests.unit.core.staging import deployment
 
 
@@ -48,6 +48,7 @@ def test_a_rehearsal_divides_every_time_but_the_floors(factor: float) -> None:
     assert times.stall_remove == pytest.approx(300 / factor)
     assert times.warm_up == pytest.approx(600 / factor)
     assert times.readable_gap >= GAP_FLOOR
+    assert times.fragmentation_gap >= MEMORY_GAP_FLOOR
     assert times.late_limit >= LATE_FLOOR
     assert times.slow_own_following == 360
 
