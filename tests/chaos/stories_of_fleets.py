@@ -127,16 +127,19 @@ def cleared_while_it_drains(scene: Scene) -> None:
     victim = scene.victim("fragmentation", percent=60)
     name, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
     fleet.wait_until_withdrawn(victim, FRAGMENTED_SECONDS)
-    # 110 s of tokens: the judge sees the trigger clear before their end, and the client waits 120 s at most.
-    with stream(fleet, victim, 4400) as last:
+    # 110 s of tokens each, as the client waits 120 s at most: the first ones last until it is let go, the others until the
+    # judge has seen the trigger clear.
+    with stream(fleet, victim, 4400) as first:
         scene.until("it is let go", lambda: MEMBER_LABEL not in _labels(fleet, name))
         fleet.engines.clear(name)
-        scene.until("it is over", lambda: scene.phases() == ["Done"], 2 * STEP)
-        status = fleet.mends()[0]["status"]
-        assert status["outcome"] == "Cancelled", status
-        assert fleet.ended() == {uid}
-        said, _ = last.communicate(timeout=120)
-        assert last.returncode == 0, f"the stream was cut: {said}"
+        with stream(fleet, victim, 4400) as last:
+            scene.until("it is over", lambda: scene.phases() == ["Done"], 2 * STEP)
+            status = fleet.mends()[0]["status"]
+            assert status["outcome"] == "Cancelled", status
+            assert fleet.ended() == {uid}
+            for one in (first, last):
+                said, _ = one.communicate(timeout=120)
+                assert one.returncode == 0, f"the stream was cut: {said}"
 
 
 def _labels(fleet: Fleet, pod: str) -> Json:
