@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from typing import Self
 
 from aiohttp import web
 
 
-class ApiStub:
+class ApiStub(ABC):
     """Serves `_answer` at `url` while it is entered."""
 
     def __init__(self) -> None:
@@ -35,5 +36,6 @@ class ApiStub:
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         return runner
 
+    @abstractmethod
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        raise NotImplementedError
+        """What a request gets."""

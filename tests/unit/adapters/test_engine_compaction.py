@@ -1,6 +1,5 @@
 """Cached memory given back: who can is learned without doing it, and only an engine that says so has done it."""
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,13 +9,6 @@ from aiohttp import web
 from kintsugi.adapters.engines import HttpEngines
 from kintsugi.ports.engines import Address
 from kintsugi_engine.contract import COMPACT_PATH
-
-
-@pytest.fixture
-async def engines() -> AsyncIterator[HttpEngines]:
-    made = HttpEngines(time.monotonic)
-    yield made
-    await made.close()
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """What engines list: asked with the key, and whatever else comes back is no list."""
 
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -12,13 +11,6 @@ from kintsugi.adapters.engines import HttpEngines
 from kintsugi.ports.engines import Address
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@pytest.fixture
-async def engines() -> AsyncIterator[HttpEngines]:
-    made = HttpEngines(time.monotonic)
-    yield made
-    await made.close()
 
 
 @asynccontextmanager

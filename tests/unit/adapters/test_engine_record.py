@@ -1,7 +1,6 @@
 """The ranks' own record over HTTP: what a list is, what no record is, and what is no answer."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,13 +12,6 @@ from kintsugi.ports.engines import Address
 from kintsugi.testing.engine import serve_engine
 from kintsugi.testing.engine.faults import Hang
 from kintsugi_engine.contract import RECORD_PATH
-
-
-@pytest.fixture
-async def engines() -> AsyncIterator[HttpEngines]:
-    made = HttpEngines(time.monotonic)
-    yield made
-    await made.close()
 
 
 @asynccontextmanager

@@ -20,13 +20,6 @@ COMPLETION = {"choices": [{"text": "a", "finish_reason": "length"}]}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@pytest.fixture
-async def engines() -> AsyncIterator[HttpEngines]:
-    made = HttpEngines(time.monotonic)
-    yield made
-    await made.close()
-
-
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[Address]:
     app = web.Application()

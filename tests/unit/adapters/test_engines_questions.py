@@ -18,13 +18,6 @@ from kintsugi.testing.engine.faults import CorruptedOutput
 from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX
 
 
-@pytest.fixture
-async def engines() -> AsyncIterator[HttpEngines]:
-    made = HttpEngines(time.monotonic)
-    yield made
-    await made.close()
-
-
 @asynccontextmanager
 async def answering(choice: Any, seen: list[tuple[dict[str, str], dict[str, Any]]]) -> AsyncIterator[Address]:
     async def handler(request: web.Request) -> web.StreamResponse:

@@ -2,9 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-
-import pytest
 
 from kintsugi.adapters.engines import HttpEngines
 from kintsugi.core.page import PageReader
@@ -14,13 +11,6 @@ from kintsugi.core.snapshot import Canary, CanaryOutcome, CanaryResult, Page, Pr
 from kintsugi.ports.engines import Address
 from kintsugi.testing.engine import serve_engine
 from kintsugi.testing.engine.faults import Hang
-
-
-@pytest.fixture
-async def engines() -> AsyncIterator[HttpEngines]:
-    made = HttpEngines(time.monotonic)
-    yield made
-    await made.close()
 
 
 def address_of(url: str) -> Address:
