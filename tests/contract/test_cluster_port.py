@@ -161,7 +161,8 @@ async def test_children_are_services_and_budgets_with_their_kind(bench: Bench) -
 
 async def test_of_two_candidates_one_leads_until_it_lets_go(bench: Bench) -> None:
     first, second = (
-        Leadership(bench.port, bench.clock, bench.namespace, "kintsugi", name) for name in ("first", "second")
+        Leadership(bench.port, bench.clock, bench.clock.now, bench.namespace, "kintsugi", name)
+        for name in ("first", "second")
     )
     assert await first.keep()
     assert not await second.keep()

@@ -38,7 +38,11 @@ class Operator:
         self._settings = settings
         self._clock = SystemClock()
         self._telemetry = Telemetry()
-        client = KubeClient(load_configuration(kubeconfig, context), observer=self._telemetry.called)
+        client = KubeClient(
+            load_configuration(kubeconfig, context),
+            observer=self._telemetry.called,
+            listener=self._clock.heard,
+        )
         self._cluster = KubeCluster(client, self._clock.now, settings.watch_namespaces, settings.pod_name)
         self._engines = HttpEngines(self._clock.mono)
         self._measuring = Measuring(
@@ -54,7 +58,12 @@ class Operator:
             self._reconciler.run, self._clock, self._telemetry.passed, settings.max_passes
         )
         self._leadership = Leadership(
-            self._cluster, self._clock, settings.namespace, settings.lease_name, settings.pod_name
+            self._cluster,
+            self._clock,
+            self._clock.wall,
+            settings.namespace,
+            settings.lease_name,
+            settings.pod_name,
         )
         self._webhook = self._webhook_of(settings, client) if settings.webhook_name else None
         self._known: set[Key] = set()

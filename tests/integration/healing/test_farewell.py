@@ -95,7 +95,7 @@ def test_kubernetes_itself_replaces_a_lost_engine_while_no_operator_runs(
     lost, kept = fleet.wait_until_ready()
     operator.scale(0)
     fleet.kubectl("delete", "pod", lost["metadata"]["name"], "--wait=false")
+    fleet.sight.wait("it is gone", lambda: lost["metadata"]["uid"] not in fleet.uids(), PATIENCE)
     fleet.wait_until_ready()
     assert kept["metadata"]["uid"] in fleet.uids()
-    assert lost["metadata"]["uid"] not in fleet.uids()
     operator.scale(1)

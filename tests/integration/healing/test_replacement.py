@@ -146,6 +146,8 @@ def test_without_room_the_only_instance_is_left_alone_while_it_serves_and_replac
 
         fleet.engines.clear(name)
         fleet.engines.inject(name, "hang")
+        # Its first attempt may be cancelled meanwhile, since fragmentation cleared: the hang is another's.
+        fleet.sight.wait("it is removed", lambda: fleet.ended() == {uid}, 2 * PATIENCE)
         done = fleet.wait_until_done(2 * PATIENCE)["status"]
     assert done["outcome"] == "Cured"
     assert fleet.ended() == {uid}

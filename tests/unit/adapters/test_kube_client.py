@@ -18,7 +18,7 @@ from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.core import names
 from kintsugi.core.snapshot import Key
 from kintsugi.ports.audit import ATTEMPT
-from kintsugi.ports.errors import Conflict, Refused, Unavailable
+from kintsugi.ports.errors import Conflict, Forbidden, Refused, Unavailable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 KEY = Key("llm", "chat")
@@ -317,6 +317,36 @@ async def test_an_observer_hears_of_every_call(server: Server) -> None:
     await client.call(Request("GET", path("v1", "nodes"), "list", "nodes"))
     await client.close()
     assert heard == [("list", "nodes", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("date", "heard"),
+    [("Thu, 01 Jan 2026 00:00:00 GMT", [1_767_225_600.0]), ("yesterday", []), ("", [])],
+)
+async def test_the_server_s_time_is_heard_with_each_answer_errors_included(
+    server: Server, date: str, heard: list[float]
+) -> None:
+    async def refuses(request: web.Request) -> web.StreamResponse:
+        return web.json_response({}, status=403, headers={"Date": date})
+
+    server.handler = refuses
+    said: list[float] = []
+    client = KubeClient(configuration(server.url), listener=said.append)
+    with pytest.raises(Forbidden):
+        await client.call(Request("GET", path("v1", "nodes"), "list", "nodes"))
+    await client.close()
+    assert said == heard
+
+
+async def test_an_answer_that_took_long_says_nothing_of_the_time_now(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kintsugi.adapters.kube.client.PROMPT_SECONDS", -1.0)
+    said: list[float] = []
+    client = KubeClient(configuration(server.url), listener=said.append)
+    await client.call(Request("GET", path("v1", "nodes"), "list", "nodes"))
+    await client.close()
+    assert said == []
 
 
 def test_names_are_quoted_in_paths() -> None:

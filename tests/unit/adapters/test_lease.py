@@ -10,7 +10,7 @@ NS = "kintsugi-system"
 
 
 def candidate(cluster: FakeCluster, name: str, api: FakeApi | None = None) -> Leadership:
-    return Leadership(api or cluster, cluster.clock, NS, "kintsugi", name)
+    return Leadership(api or cluster, cluster.clock, cluster.clock.now, NS, "kintsugi", name)
 
 
 @pytest.fixture
@@ -120,4 +120,4 @@ async def test_the_same_identity_after_a_restart_renews_at_once(cluster: FakeClu
 
 def test_a_lease_shorter_than_the_deadline_is_refused(cluster: FakeCluster) -> None:
     with pytest.raises(ValueError, match="must stop"):
-        Leadership(cluster, cluster.clock, NS, "kintsugi", "a", 10, 10)
+        Leadership(cluster, cluster.clock, cluster.clock.now, NS, "kintsugi", "a", 10, 10)

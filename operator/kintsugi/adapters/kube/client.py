@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
@@ -27,6 +28,8 @@ from kintsugi.ports.errors import PortError, Unavailable
 Json: TypeAlias = dict[str, Any]
 Observer: TypeAlias = Callable[[str, str, str, float], None]
 """Called after each request with (verb, resource, outcome, seconds)."""
+Listener: TypeAlias = Callable[[float], None]
+"""Called with the server's time, in epoch seconds, on the thread of the request that was answered at that time."""
 
 JSON_TYPE: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -38,6 +41,8 @@ REQUEST_TIMEOUT: Final = 15.0
 """Seconds without a byte; a whole call, its wait for a thread included, may take twice as long."""
 THREADS: Final = 16
 """Calls at once. Budgets limit healing, not the client (safety rule 28)."""
+PROMPT_SECONDS: Final = 1.0
+"""An answer that took longer says nothing of the server's time now: its `Date` may be that old."""
 
 _READ_RETRY: Final = urllib3.Retry(
     1, status=0, redirect=0, raise_on_status=False, respect_retry_after_header=False
@@ -101,6 +106,7 @@ class KubeClient:
         timeout: float = REQUEST_TIMEOUT,
         threads: int = THREADS,
         observer: Observer | None = None,
+        listener: Listener | None = None,
     ) -> None:
         configuration.connection_pool_maxsize = threads
         # urllib3 would otherwise sleep out a Retry-After on our threads, and repeat writes.
@@ -112,6 +118,7 @@ class KubeClient:
         self._threads = ThreadPoolExecutor(threads, "kube")
         self._timeout = timeout
         self._observer = observer
+        self._listener = listener
         self._warned: set[str] = set()
 
     async def close(self) -> None:
@@ -167,6 +174,7 @@ class KubeClient:
         if request.body is not None:
             headers["Content-Type"] = request.content_type
             body = json.dumps(request.body, separators=(",", ":")).encode()
+        began = perf_counter()
         try:
             answer = self._pool.request(
                 request.method,
@@ -178,6 +186,8 @@ class KubeClient:
             )
         except urllib3.exceptions.HTTPError as error:
             raise Unavailable(f"{request}: {type(error).__name__}: {error}") from error
+        if self._listener is not None and perf_counter() - began <= PROMPT_SECONDS:
+            _tell(self._listener, answer.headers)
         if answer.status >= 300:
             raise error_of(answer.status, answer.data, answer.headers, str(request), request.write)
         self._heed(request, answer.headers)
@@ -218,6 +228,15 @@ def path(api_version: str, plural: str, namespace: str = "", name: str = "", sub
     parts = ["namespaces", namespace, plural] if namespace else [plural]
     parts += [part for part in (name, subresource) if part]
     return root + "".join("/" + quote(part, safe="") for part in parts)
+
+
+def _tell(listener: Listener, headers: Mapping[str, str]) -> None:
+    """What the server's clock said when it answered; a `Date` that is none says nothing."""
+    try:
+        said = parsedate_to_datetime(headers.get("Date", ""))
+    except ValueError:
+        return
+    listener(said.timestamp())
 
 
 def _attempt_of(body: Json | None) -> str:

@@ -5,7 +5,7 @@ judged by how long *we* have seen it unchanged, never by comparing clocks of two
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from kintsugi.adapters.kube.parse import rfc3339_micro
@@ -36,12 +36,16 @@ class LeaseApi(Protocol):
 
 
 class Leadership:
-    """Whether this process leads. Call `keep` every two seconds or so, whoever leads."""
+    """Whether this process leads. Call `keep` every two seconds or so, whoever leads.
+
+    `wall` is the machine's own clock, in epoch seconds: it goes on where a suspended machine stops the others.
+    """
 
     def __init__(
         self,
         api: LeaseApi,
         clock: Clock,
+        wall: Callable[[], float],
         namespace: str,
         name: str,
         identity: str,
@@ -52,6 +56,7 @@ class Leadership:
             raise ValueError("a leader must stop before others may take over")
         self._api = api
         self._clock = clock
+        self._wall = wall
         self._namespace = namespace
         self._name = name
         self._identity = identity
@@ -68,11 +73,11 @@ class Leadership:
         if self._renewed is None:
             return False
         mono, wall = self._renewed
-        return self._clock.mono() - mono < self._deadline and self._clock.now() - wall < self._deadline
+        return self._clock.mono() - mono < self._deadline and self._wall() - wall < self._deadline
 
     async def keep(self) -> bool:
         """Renew, or try to acquire. What goes wrong is logged, and shows as `leading` becoming False in time."""
-        began = (self._clock.mono(), self._clock.now())
+        began = (self._clock.mono(), self._wall())
         try:
             if await self._try():
                 self._renewed = began
