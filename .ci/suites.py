@@ -1,4 +1,5 @@
-"""Runs the suites of `suites.toml`, all of them whatever fails, and prints what each took of its share.
+"""Runs the suites of `suites.toml`, all of them whatever fails, and prints what each took of its share, and last of all
+what the failed ones said of it.
 
 Exit code 0 only if every suite passed in at most twice its share. Standard library only: it runs before `make setup`.
 """
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,9 @@ ROOT = HERE.parent
 
 GRACE = 60.0
 """Seconds that a suite told to end gets, for taking its cluster down, before it is killed."""
+REASONS = (b"E   ", b"FAILED", b"ERROR", b"make: ***")
+"""How a line begins that says why: those of pytest, of our own suites and of make."""
+MOST_REASONS, MOST_BYTES = 30, 300
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Result:
     suite: Suite
     code: int | None
     seconds: float
+    reasons: tuple[str, ...] = ()
+    """Its last lines that say why something failed."""
 
     @property
     def verdict(self) -> str:
@@ -57,11 +64,12 @@ class Result:
 
 
 class Started:
-    """A running suite; what it prints is kept in `output` where it runs in the background."""
+    """A running suite; what it prints is kept in `output` where it runs in the background, else shown at once."""
 
     def __init__(self, suite: Suite, output: IO[bytes] | None) -> None:
         self.suite = suite
         self._output = output
+        self._reasons: deque[bytes] = deque(maxlen=MOST_REASONS)
         self._began = time.monotonic()
         self._ended: float | None = None
         self._process = subprocess.Popen(
@@ -69,12 +77,24 @@ class Started:
             ["env", "--default-signal=INT", "bash", "-c", suite.command],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        shown = sys.stdout.buffer if self._output is None else self._output
+        with self._process.stdout as lines:
+            for line in lines:
+                shown.write(line)
+                shown.flush()
+                if line.startswith(REASONS):
+                    self._reasons.append(line.rstrip()[:MOST_BYTES])
 
     def _watch(self) -> None:
         self._process.wait()
@@ -86,12 +106,15 @@ class Started:
         in_time = self._ended is not None
         if not in_time:
             self.stop()
+        self._reader.join(GRACE)  # what a suite left running may hold its end open for ever
         if self._output is not None:
             self._output.seek(0)
             sys.stdout.buffer.write(self._output.read())
             sys.stdout.flush()
         ended = time.monotonic() if self._ended is None else self._ended
-        return Result(self.suite, self._process.returncode if in_time else None, ended - self._began)
+        code = self._process.returncode if in_time else None
+        reasons = tuple(line.decode(errors="replace") for line in self._reasons)
+        return Result(self.suite, code, ended - self._began, reasons)
 
     def stop(self) -> None:
         """Interrupt it as Ctrl-C would, so that it cleans up; kill what is left after `GRACE`."""
@@ -155,6 +178,15 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
+def reasons(results: Sequence[Result]) -> str:
+    """What the suites that failed said of it, each under its name; '' where none did."""
+    return "".join(
+        f"\n--- {result.suite.name}: {result.verdict}\n" + "".join(f"{line}\n" for line in result.reasons)
+        for result in results
+        if result.verdict != "ok"
+    )
+
+
 def main() -> int:
     with open(HERE / "suites.toml", "rb") as file:
         suites = read_suites(tomllib.load(file))
@@ -162,7 +194,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     results = run(suites)
-    print(f"\n{table(results)}")
+    print(reasons(results) + f"\n{table(results)}")
     good = sum(result.verdict == "ok" for result in results)
     print(f"suites: {good} passed, {len(results) - good} failed", flush=True)
     return 0 if good == len(results) else 1

@@ -84,3 +84,26 @@ def test_the_table_names_time_share_and_verdict(suites: ModuleType) -> None:
     assert "360 s" in text
     assert "50%" in text
     assert text.splitlines()[2].endswith("TOO SLOW")
+
+
+def test_what_failed_is_said_once_more_at_the_end_with_its_reasons(
+    suites: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    says = "echo 'E   AssertionError: 3 pods'; echo calm; echo FAILED tests/x.py::test_y; exit 2"
+    results = suites.run([suites.Suite("bad", says, 10.0), suites.Suite("good", "echo FAILED", 10.0)])
+    assert "calm" in capfd.readouterr().out
+    assert suites.reasons(results).split("\n") == [
+        "",
+        "--- bad: FAILED (2)",
+        "E   AssertionError: 3 pods",
+        "FAILED tests/x.py::test_y",
+        "",
+    ]
+
+
+def test_what_a_suite_left_running_is_not_waited_for_long(
+    suites: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "GRACE", 0.2)
+    (result,) = suites.run([suites.Suite("leaves", "sleep 2 & exit 0", 10.0)])
+    assert (result.verdict, result.seconds < 1.5) == ("ok", True)
