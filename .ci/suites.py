@@ -26,6 +26,8 @@ ROOT = HERE.parent
 
 GRACE = 60.0
 """Seconds that a suite told to end gets, for taking its cluster down, before it is killed."""
+LAST_WORDS = 3.0
+"""Seconds for what an ended suite has yet to say; what it left running may hold its end of the pipe for ever."""
 REASONS = (b"E   ", b"FAILED", b"ERROR", b"make: ***")
 """How a line begins that says why: those of pytest, of our own suites and of make."""
 MOST_REASONS, MOST_BYTES = 30, 300
@@ -106,7 +108,7 @@ class Started:
         in_time = self._ended is not None
         if not in_time:
             self.stop()
-        self._reader.join(GRACE)  # what a suite left running may hold its end open for ever
+        self._reader.join(LAST_WORDS)
         if self._output is not None:
             self._output.seek(0)
             sys.stdout.buffer.write(self._output.read())

@@ -104,6 +104,6 @@ def test_what_failed_is_said_once_more_at_the_end_with_its_reasons(
 def test_what_a_suite_left_running_is_not_waited_for_long(
     suites: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suites, "GRACE", 0.2)
+    monkeypatch.setattr(suites, "LAST_WORDS", 0.2)
     (result,) = suites.run([suites.Suite("leaves", "sleep 2 & exit 0", 10.0)])
     assert (result.verdict, result.seconds < 1.5) == ("ok", True)
