@@ -26,8 +26,8 @@ from tests.integration.installed import Release
 from tests.integration.sight import Json
 
 SPEED_UP: Final = 20
-SCRAPE_SECONDS: Final = 20
-"""A reading each second: two dozen fleets share two cores here."""
+SCRAPE_SECONDS: Final = 30
+"""A reading each second and a half: two dozen fleets share two cores here."""
 CALM_STORMS: Final[Json] = {"holdSeconds": 60, "percent": 100}
 HEALING: Final[Json] = {
     "rehearsal": {"speedUp": SPEED_UP},

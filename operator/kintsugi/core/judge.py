@@ -44,7 +44,7 @@ from kintsugi.core.probes import canaries, questions, starved, witnesses
 from kintsugi.core.sample import Sample
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Instance, Snapshot
-from kintsugi.core.times import LATE_FLOOR, Times, start_budget
+from kintsugi.core.times import Times, start_budget
 from kintsugi.core.verdict import name_verdict
 
 __all__ = ["Judgement", "Memory", "judge"]
@@ -286,8 +286,7 @@ def _advice(
 
 def _recent(process: ProcessEvidence, mono: float, times: Times) -> bool:
     """Whether the newest readable page is recent enough for a removal: at most two scrape intervals old (hang §1.3)."""
-    limit = 2 * times.scrape_interval + LATE_FLOOR
-    return process.sample is not None and mono - process.sample.mono <= limit
+    return process.sample is not None and mono - process.sample.mono <= times.recent
 
 
 def _was_ready(one: Look) -> bool:

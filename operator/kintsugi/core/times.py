@@ -7,13 +7,15 @@ from kintsugi.api.effective import pool_of
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.pod.seconds import UNKNOWN_START_SECONDS, start_budget_seconds
 
-LATE_FLOOR: Final = 0.5
+LATE_FLOOR: Final = 2.0
 """Real seconds: even in a rehearsal our loop is not called late below this, since a busy machine delays any loop."""
-GAP_FLOOR: Final = 2.0
-"""Real seconds: in a rehearsal too, evidence on a busy machine has gaps as long as this."""
-MEMORY_GAP_FLOOR: Final = 4.0
-"""Real seconds, as above, for what stays as it is while nobody looks: after a gap a whole window must be seen anew, which a
-busy machine would put off for ever."""
+RECENT_SLACK: Final = 0.5
+"""Real seconds that a pass takes before it looks at the age of its own pages."""
+RECENT_FLOOR: Final = 4.0
+"""Real seconds: even in a rehearsal a page of this age is recent, being the last before a loop that was just in time."""
+GAP_FLOOR: Final = 4.0
+"""Real seconds: in a rehearsal too, evidence on a busy machine has gaps as long as this; if it began anew after each, no
+fault would ever be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,11 @@ class Times:
         """Seconds of lateness of our own loop beyond which no clock of the judge may go on."""
         return max(self.loop_late, LATE_FLOOR)
 
+    @property
+    def recent(self) -> float:
+        """Seconds of age up to which a page proves something of now: two intervals (hang §1.3)."""
+        return max(2 * self.scrape_interval + RECENT_SLACK, RECENT_FLOOR)
+
     def sped_up(self, factor: float) -> "Times":
         """Every time divided by `factor` (≥ 1), for a rehearsal. Counts of samples stay."""
         if factor < 1:
@@ -191,7 +198,7 @@ def effective_times(spec: DeploymentSpec) -> Times:
     return replace(
         fast,
         readable_gap=max(fast.readable_gap, GAP_FLOOR),
-        fragmentation_gap=max(fast.fragmentation_gap, MEMORY_GAP_FLOOR),
+        fragmentation_gap=max(fast.fragmentation_gap, GAP_FLOOR),
     )
 
 

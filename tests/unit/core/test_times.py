@@ -4,7 +4,14 @@ import pytest
 
 from kintsugi.api.effective import pools_of
 from kintsugi.core.render import pod_template, pool_labels
-from kintsugi.core.times import GAP_FLOOR, LATE_FLOOR, MEMORY_GAP_FLOOR, Times, effective_times, start_budget
+from kintsugi.core.times import (
+    GAP_FLOOR,
+    LATE_FLOOR,
+    RECENT_FLOOR,
+    Times,
+    effective_times,
+    start_budget,
+)
 from tests.unit.core.staging import deployment
 
 
@@ -48,9 +55,15 @@ def test_a_rehearsal_divides_every_time_but_the_floors(factor: float) -> None:
     assert times.stall_remove == pytest.approx(300 / factor)
     assert times.warm_up == pytest.approx(600 / factor)
     assert times.readable_gap >= GAP_FLOOR
-    assert times.fragmentation_gap >= MEMORY_GAP_FLOOR
+    assert times.fragmentation_gap >= GAP_FLOOR
     assert times.late_limit >= LATE_FLOOR
+    assert times.recent >= RECENT_FLOOR
     assert times.slow_own_following == 360
+
+
+@pytest.mark.parametrize(("interval", "recent"), [(5, 10.5), (30, 60.5)])
+def test_a_page_is_recent_for_two_intervals(interval: int, recent: float) -> None:
+    assert effective_times(deployment(monitoring={"scrapeIntervalSeconds": interval}).spec).recent == recent
 
 
 def test_a_slow_scrape_interval_leaves_room_for_jitter() -> None:
