@@ -14,6 +14,10 @@ from kintsugi_engine.contract import GPU_FRAGMENTATION
 from tests.demo.facts import Facts
 
 ADMIN_PORT, PORT = 8001, 8000
+AGAIN = urllib3.Retry(
+    3, status=0, redirect=0, allowed_methods=None, backoff_factor=0.5, raise_on_status=False
+)
+"""For connections that break on a busy machine. To ask twice does no harm: a second fault of a name replaces the first."""
 
 
 class EngineError(RuntimeError):
@@ -49,7 +53,7 @@ class Engines:
             body=None if body is None else json.dumps(body),
             headers={"Content-Type": "application/json"},
             timeout=5.0,
-            retries=False,
+            retries=AGAIN,
         )
         text = answer.data.decode()
         if answer.status != 200:
