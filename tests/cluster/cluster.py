@@ -48,7 +48,7 @@ class Cluster(KubeAccess, Faults):
         *,
         nodes: int = 3,
         gpus_per_node: int = 2,
-        fast_node_failure: bool = True,
+        node_silence_seconds: int | None = 15,
         audit_log: bool = False,
         keep: bool = False,
         say: Say = silent,
@@ -56,8 +56,8 @@ class Cluster(KubeAccess, Faults):
         """A cluster of that name with all its nodes Ready, after 6 to 10 s; the first on a machine builds for minutes.
 
         What an earlier one of that name left is removed first, a kept one that is up included. With `keep` it outlives
-        this process; without, the next start of any cluster ends it if this process is gone by then. `fast_node_failure`: a lost node is NotReady
-        after 15 s and its pods are replaced 3 s later, instead of 50 s and 5 min. `audit_log`: every write request is
+        this process; without, the next start of any cluster ends it if this process is gone by then. A lost node is NotReady
+        after `node_silence_seconds` and its pods are replaced 3 s later; None: after 50 s and 5 min. `audit_log`: every write request is
         recorded, see `audit_log`. If anything fails, or Ctrl-C comes, all is removed again. Raises Unsupported where
         the machine can't run clusters, RuntimeError if another process has one of that name, ValueError for a name or number that is not allowed.
         """
@@ -77,7 +77,7 @@ class Cluster(KubeAccess, Faults):
                 token=f"{paths.machine_mark()}{secrets.token_hex(2)}",
                 nodes=nodes,
                 gpus_per_node=gpus_per_node,
-                fast_node_failure=fast_node_failure,
+                node_silence_seconds=node_silence_seconds,
                 audit=audit_log,
                 binaries=str(programs),
                 port=listener.getsockname()[1],

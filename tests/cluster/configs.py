@@ -124,7 +124,7 @@ def cni(node: NodeNames) -> str:
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
 
 
-def kubelet(node: NodeNames, *, fast_node_failure: bool) -> str:
+def kubelet(node: NodeNames, node_silence_seconds: int | None) -> str:
     """The kubelet's configuration.
 
     A short lease makes a lost node known early; a heartbeat of 1 s makes its GPUs known early.
@@ -163,8 +163,8 @@ def kubelet(node: NodeNames, *, fast_node_failure: bool) -> str:
         "nodeStatusUpdateFrequency": "1s",
         "nodeStatusReportFrequency": "30s",
     }
-    if fast_node_failure:
-        document["nodeLeaseDurationSeconds"] = 12
+    if node_silence_seconds is not None:
+        document["nodeLeaseDurationSeconds"] = node_silence_seconds * 4 // 5
     return yaml.safe_dump(document, sort_keys=False)
 
 

@@ -24,7 +24,6 @@ _FAST_EVICTION = (
     "--default-not-ready-toleration-seconds=3",
     "--default-unreachable-toleration-seconds=3",
 )
-_FAST_MONITORING = ("--node-monitor-period=1s", "--node-monitor-grace-period=15s")
 
 
 def prepare(spec: ClusterSpec) -> Authority:
@@ -83,7 +82,7 @@ def command_of(spec: ClusterSpec, component: str) -> list[str]:
         case "registry":
             return ["docker-registry", "serve", str(spec.folder / "registry.yaml")]
         case "kube-controller-manager":
-            flags = _controller_manager(files, fast=spec.fast_node_failure)
+            flags = _controller_manager(files, spec.node_silence_seconds)
         case "kube-scheduler":
             flags = [
                 "--leader-elect=false",
@@ -140,7 +139,7 @@ def _api_server(spec: ClusterSpec, files: ControlPlaneFiles) -> list[str]:
         "--allow-privileged=true",
         "--profiling=false",
     ]
-    if spec.fast_node_failure:
+    if spec.node_silence_seconds is not None:
         flags += _FAST_EVICTION
     if spec.audit:
         flags += [f"--audit-policy-file={files.audit_policy}", f"--audit-log-path={files.audit_log}"]
@@ -148,7 +147,10 @@ def _api_server(spec: ClusterSpec, files: ControlPlaneFiles) -> list[str]:
     return flags
 
 
-def _controller_manager(files: ControlPlaneFiles, *, fast: bool) -> list[str]:
+def _controller_manager(files: ControlPlaneFiles, silence: int | None) -> list[str]:
+    monitoring = (
+        () if silence is None else ("--node-monitor-period=1s", f"--node-monitor-grace-period={silence}s")
+    )
     return [
         "--bind-address=127.0.0.1",
         "--leader-elect=false",
@@ -158,5 +160,5 @@ def _controller_manager(files: ControlPlaneFiles, *, fast: bool) -> list[str]:
         "--authentication-skip-lookup=true",
         f"--flex-volume-plugin-dir={files.folder}/volume-plugins",
         *_RATES,
-        *(_FAST_MONITORING if fast else ()),
+        *monitoring,
     ]

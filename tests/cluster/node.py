@@ -58,9 +58,7 @@ class Node:
         own = Credentials(authority.certificate, certificate, key)
         text = configs.kubeconfig(self.spec.names.context, configs.api_server_url(), own)
         configs.write_private(folder / "kubelet.kubeconfig", text)
-        (folder / "kubelet.yaml").write_text(
-            configs.kubelet(names, fast_node_failure=self.spec.fast_node_failure)
-        )
+        (folder / "kubelet.yaml").write_text(configs.kubelet(names, self.spec.node_silence_seconds))
         (folder / "containerd.toml").write_text(configs.containerd(names))
         (folder / "cni" / "10-pods.conflist").write_text(configs.cni(names))
         (folder / "registries" / REGISTRY / "hosts.toml").write_text(configs.registry_hosts())

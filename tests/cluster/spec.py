@@ -28,7 +28,8 @@ class ClusterSpec:
     token: str
     nodes: int
     gpus_per_node: int
-    fast_node_failure: bool
+    node_silence_seconds: int | None
+    """After so long without a sign of life a node is NotReady, and its pods are replaced 3 s later; None: as Kubernetes has it."""
     audit: bool
     binaries: str
     port: int

@@ -18,8 +18,8 @@ from tests.cluster.spec import ClusterSpec, Owner
 NODE = ClusterNames("a", "f00").node(2)
 
 
-def spec(*, fast: bool = False, audit: bool = False) -> ClusterSpec:
-    return ClusterSpec("a", "f00", 3, 2, fast, audit, "/programs", 4711, Owner(1, 2))
+def spec(*, silence: int | None = None, audit: bool = False) -> ClusterSpec:
+    return ClusterSpec("a", "f00", 3, 2, silence, audit, "/programs", 4711, Owner(1, 2))
 
 
 def test_containerd_reads_its_configuration_and_uses_the_nodes_own_folders() -> None:
@@ -32,7 +32,7 @@ def test_containerd_reads_its_configuration_and_uses_the_nodes_own_folders() -> 
 
 
 def test_a_kubelet_keeps_its_pods_in_its_own_group_and_asks_the_clusters_dns() -> None:
-    document = yaml.safe_load(configs.kubelet(NODE, fast_node_failure=True))
+    document = yaml.safe_load(configs.kubelet(NODE, 15))
     assert document["cgroupRoot"] == f"/{NODE.cgroup}"
     assert document["clusterDNS"] == ["10.244.255.254"]
     assert document["nodeLeaseDurationSeconds"] == 12
@@ -40,13 +40,13 @@ def test_a_kubelet_keeps_its_pods_in_its_own_group_and_asks_the_clusters_dns() -
 
 def test_a_cluster_that_was_not_asked_to_hurry_has_kubernetes_own_times() -> None:
     slow = spec()
-    assert "nodeLeaseDurationSeconds" not in yaml.safe_load(configs.kubelet(NODE, fast_node_failure=False))
+    assert "nodeLeaseDurationSeconds" not in yaml.safe_load(configs.kubelet(NODE, None))
     assert not [flag for flag in control_plane.command_of(slow, "kube-apiserver") if "toleration" in flag]
     assert not [flag for flag in control_plane.command_of(slow, "kube-controller-manager") if "grace" in flag]
 
 
-def test_fast_node_failure_shortens_both_the_notice_and_the_eviction() -> None:
-    fast = spec(fast=True)
+def test_an_early_notice_of_a_lost_node_comes_with_an_early_eviction() -> None:
+    fast = spec(silence=15)
     assert "--default-unreachable-toleration-seconds=3" in control_plane.command_of(fast, "kube-apiserver")
     assert "--node-monitor-grace-period=15s" in control_plane.command_of(fast, "kube-controller-manager")
 
