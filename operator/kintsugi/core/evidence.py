@@ -5,7 +5,7 @@ forgotten. Windows are measured on the monotonic clock; the wall clock is only f
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kintsugi.core.detect.cache_hit import CacheState
@@ -52,8 +52,8 @@ class ProcessEvidence:
     """Why the newest page could not be read; None where it could."""
     fragmentation: dict[str, FragmentationState] = field(default_factory=dict)
     """By source."""
-    ranks: set[str] = field(default_factory=set)
-    """Every rank seen in this process."""
+    ranks: tuple[str, ...] = ()
+    """Every rank seen in this process, in order."""
     missing_ranks: tuple[str, ...] = ()
     slow: SlowState = field(default_factory=SlowState)
     load: LoadState = field(default_factory=LoadState)
@@ -75,9 +75,9 @@ class ProcessEvidence:
         """Seconds since this process was first Ready; negative where it never was."""
         return -1.0 if self.ready_at is None else mono - self.ready_at
 
-    def warm(self, mono: float, times: Times) -> bool:
-        """Past its warm-up, awake, and a page was readable within the gap that evidence may have."""
-        return self.age(mono) >= times.warm_up and not self.stall.sleeping and self.fresh(mono, times)
+    def settled(self, mono: float, times: Times) -> bool:
+        """Past its warm-up, and awake."""
+        return self.age(mono) >= times.warm_up and not self.stall.sleeping
 
     def fresh(self, mono: float, times: Times) -> bool:
         """Whether a page was readable within the gap that evidence may have."""
@@ -99,12 +99,7 @@ class Memory:
 
     def begin(self, mono: float, late_by: float, times: Times, instances: Iterable[Instance]) -> bool:
         """Start a pass: forget what is gone; True where our own loop was late, so that every clock starts again."""
-        instances = tuple(instances)
-        uids = {i.uid for i in instances}
-        keys = {i.process for i in instances}
-        self.pods = {uid: pod for uid, pod in self.pods.items() if uid in uids}
-        self.processes = {key: found for key, found in self.processes.items() if key in keys}
-        self.kept = {key: kept for key, kept in self.kept.items() if key.uid in uids}
+        self._forget_all_but({i.uid: i.started_at for i in instances})
         gap = 0.0 if self.last_mono is None else mono - self.last_mono
         self.last_mono = mono
         late = late_by > times.late_limit or gap > times.readable_gap + times.late_limit
@@ -116,9 +111,21 @@ class Memory:
                 process.answers.forget()
         return late
 
+    def _forget_all_but(self, started: Mapping[str, float | None]) -> None:
+        """Keep pods that are here, and processes that still run. `started`: when each pod's process began, by UID."""
+        for uid in [uid for uid in self.pods if uid not in started]:
+            del self.pods[uid]
+        for key in [key for key in self.processes if started.get(key.uid) != key.started_at]:
+            del self.processes[key]
+        for key in [key for key in self.kept if key.uid not in started]:
+            del self.kept[key]
+
     def pod(self, uid: str) -> PodState:
         """The evidence of one pod over its processes."""
-        return self.pods.setdefault(uid, PodState())
+        found = self.pods.get(uid)
+        if found is None:
+            found = self.pods[uid] = PodState()
+        return found
 
     def process(self, instance: Instance, mono: float, now: float, times: Times) -> ProcessEvidence | None:
         """The evidence of the instance's running process; None while none runs."""
@@ -199,6 +206,14 @@ def take_page(
     if process.sample is None:
         _restore(process, memory.kept.pop(process.key, None), sample)
     process.before, process.sample, process.page_hash, process.blind = process.sample, sample, page_hash, None
-    process.missing_ranks = missing_ranks(process.ranks, sample)
-    process.ranks.update([rank.rank for rank in sample.ranks])
+    _see_ranks(process, sample)
     return process, True
+
+
+def _see_ranks(process: ProcessEvidence, sample: Sample) -> None:
+    names = tuple([rank.rank for rank in sample.ranks])
+    if names == process.ranks:
+        process.missing_ranks = ()
+        return
+    process.missing_ranks = missing_ranks(process.ranks, sample)
+    process.ranks = tuple(sorted({*process.ranks, *names}))

@@ -84,9 +84,9 @@ class Finding:
     """Epoch seconds of when it ends by itself if nothing is done, where that is forecast."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InstanceVerdict:
-    """The verdict on one instance, with every finding, worst first."""
+    """The verdict on one instance, with every finding, worst first. Not changed once made."""
 
     uid: str
     name: str

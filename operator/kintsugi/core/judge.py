@@ -8,9 +8,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
-from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.data_state import data_state
 from kintsugi.core.detect import fragmented
@@ -44,6 +44,7 @@ from kintsugi.core.probes import canaries, questions, starved, witnesses
 from kintsugi.core.sample import Sample
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Instance, Snapshot
+from kintsugi.core.terms import Terms, terms_of
 from kintsugi.core.times import Times, start_budget
 from kintsugi.core.verdict import name_verdict
 
@@ -88,23 +89,20 @@ class _Siblings(NamedTuple):
 
     def share_without(self, one: Look) -> float:
         """The readable share of all others; 1 where there are none."""
-        counted = _was_ready(one)
-        known = self.known - counted
-        return (self.readable - (counted and one.new_page)) / known if known else 1.0
+        known = self.known - one.up
+        return (self.readable - (one.up and one.new_page)) / known if known else 1.0
 
 
 def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     """The verdicts on all instances of `snapshot`. `times` from `effective_times`; `memory` is moved on and returned."""
-    spec, mono, now = snapshot.deployment.spec, snapshot.mono, snapshot.now
+    spec, mono = snapshot.deployment.spec, snapshot.mono
+    terms = terms_of(snapshot, times)
     late = memory.begin(mono, snapshot.late_by, times, snapshot.instances)
     if memory.reader.prefix != (prefix := spec.monitoring.prometheus.metric_prefix):
         memory.reader = PageReader(prefix=prefix)
     reserved = _reserved(snapshot)
-    looks = [
-        look(i, mono, now, times, memory, spec.healing.triggers, (i.uid, i.started_at) in reserved)
-        for i in snapshot.instances
-    ]
-    up = [one for one in looks if _was_ready(one)]
+    looks = [look(i, memory, terms, (i.uid, i.started_at) in reserved) for i in snapshot.instances]
+    up = [one for one in looks if one.up]
     _judge_steps(up, memory, snapshot, times)
     _judge_errors(up, snapshot, times)
     _judge_queues(up, snapshot, times)
@@ -118,7 +116,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
             for pool in {i.pool for i in snapshot.instances if not i.ready or i.started_at is None}
         },
     )
-    verdicts = {one.instance.uid: _judge_one(one, siblings, snapshot, times) for one in looks}
+    verdicts = {one.instance.uid: _judge_one(one, siblings, terms) for one in looks}
     state = data_state(verdicts.values(), snapshot.instances, snapshot.unmeasured)
     longest = max((one.limit.remove for one in looks), default=times.stall_remove)
     return Judgement(
@@ -146,7 +144,7 @@ def _judge_steps(up: Sequence[Look], memory: Memory, snapshot: Snapshot, times: 
             pool=one.instance.pool,
             revision=one.instance.revision,
             state=process.slow,
-            fresh=one.new_page and process.age(mono) >= times.warm_up and not process.stall.sleeping,
+            fresh=one.new_page and one.settled,
             watched=process.age(process.first_seen) < times.warm_up,
         )
         for one in up
@@ -163,7 +161,7 @@ def _judge_errors(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
             uid=one.instance.uid,
             pool=one.instance.pool,
             state=process.errors,
-            judged=process.warm(mono, times) and not one.instance.deleting,
+            judged=one.settled and one.fresh and not one.instance.deleting,
         )
         for one in up
         if (process := one.process) is not None
@@ -179,7 +177,7 @@ def _judge_queues(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
             uid=one.instance.uid,
             pool=one.instance.pool,
             state=process.queues,
-            judged=process.warm(mono, times) and not one.instance.deleting,
+            judged=one.settled and one.fresh and not one.instance.deleting,
         )
         for one in up
         if (process := one.process) is not None and process.queues.ranks
@@ -197,15 +195,13 @@ def _reserved(snapshot: Snapshot) -> set[tuple[str, float | None]]:
     }
 
 
-def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> InstanceVerdict:
-    instance, process, mono = one.instance, one.process, snapshot.mono
-    spec = snapshot.deployment.spec
-    fresh = process is not None and process.fresh(mono, times)
-    owes = _owed(process, instance, snapshot, times) if process is not None and fresh else NOTHING_OWED
-    found = [] if instance.deleting else _findings(one, siblings, snapshot, times)
-    found.sort(key=lambda finding: -finding.severity)
+def _judge_one(one: Look, siblings: _Siblings, terms: Terms) -> InstanceVerdict:
+    instance, process, mono, times = one.instance, one.process, terms.mono, terms.times
+    owes = _owed(process, instance, terms) if process is not None and one.fresh else NOTHING_OWED
+    found = [] if instance.deleting else _findings(one, siblings, terms)
+    found.sort(key=attrgetter("severity"), reverse=True)
     named = name_verdict(one, found, mono, times)
-    running = None if process is None else user_running(process, mono, times)
+    running = None if process is None else user_running(process, one.fresh)
     return InstanceVerdict(
         uid=instance.uid,
         name=instance.name,
@@ -214,73 +210,73 @@ def _judge_one(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times)
         reason=named.reason,
         message=named.message,
         findings=tuple(found),
-        signals={} if process is None else signal_values(process, running, mono, times),
-        fresh=fresh,
+        signals={} if process is None else signal_values(process, one.fresh, running, mono, times),
+        fresh=one.fresh,
         missing=owes.names,
         lacking=owes.lacking,
         running=running,
         page_age=mono - process.sample.mono if process is not None and process.sample is not None else 0.0,
         last_progress_seconds=None if process is None else _last_progress(process, mono),
-        cleared=_cleared(one, found, mono, times, spec),
+        cleared=_cleared(one, found, terms),
     )
 
 
-def _findings(one: Look, siblings: _Siblings, snapshot: Snapshot, times: Times) -> list[Finding]:
-    instance, process, mono, now = one.instance, one.process, snapshot.mono, snapshot.now
-    spec = snapshot.deployment.spec
-    budget = siblings.start_budgets.get(instance.pool, math.inf) / spec.healing.speed_up
-    about_life = (
-        dead_finding(one.pod, instance, mono, budget, times),
-        start_finding(one.pod, instance, now, budget, start_failure(instance, spec)),
-    )
-    found = [finding for finding in about_life if finding is not None]
-    if process is None or process.ready_at is None:
+def _findings(one: Look, siblings: _Siblings, terms: Terms) -> list[Finding]:
+    process, mono, now, times, fresh = one.process, terms.mono, terms.now, terms.times, one.fresh
+    found = _of_life(one, siblings, terms)
+    if process is None or not one.up:
         return found
-    fresh = process.fresh(mono, times)
     reach = Reach(fresh, _recent(process, mono, times))
     found += stall_findings(process.stall, process.sample, reach, times, one.limit)
     if process.stall.silent >= times.silent:
-        found.append(silent_finding(process.stall, instance.ready, siblings.share_without(one), now))
-    line = fragmented.Line(float(spec.healing.triggers.fragmentation.threshold_percent), times)
+        found.append(silent_finding(process.stall, one.instance.ready, siblings.share_without(one), now))
     for source, state in process.fragmentation.items():
-        about = fragmented.finding(state, source, line, fresh)
+        about = fragmented.finding(state, source, terms.line, fresh)
         found += [about] if about is not None else []
-    limit = float(spec.healing.triggers.errors.max_percent)
-    failing = error_finding(process.errors, fresh, limit, now)
+    failing = error_finding(process.errors, fresh, terms.max_error_percent, now)
     found += [failing] if failing is not None else []
     if process.memory.forecast is not None:
         found += growth_findings(process.memory, mono, now, times)
     found += corrupted_findings(process.answers, fresh, now, times)
-    if instance.measured is not None:
-        found += gpu_trouble_findings(instance.measured, now)
-        band = spec.healing.triggers.gpu_utilization
-        used = gpu_use_finding(process.gpu_use, float(band.min_percent), float(band.max_percent))
+    if one.instance.measured is not None:
+        found += gpu_trouble_findings(one.instance.measured, now)
+        used = gpu_use_finding(process.gpu_use, *terms.gpu_band)
         found += [used] if used is not None else []
     if process.devices.clocks:
-        found += device_findings(process.devices, instance.node, now, times)
+        found += device_findings(process.devices, one.instance.node, now, times)
     if process.queues.ranks:
         found += collapsed_findings(process.queues, process.stall.ranks, fresh, mono, now, times)
-    found += slow_findings(process.slow, siblings.by_pool[instance.pool], now, times)
+    found += slow_findings(process.slow, siblings.by_pool[one.instance.pool], now, times)
     if fresh and process.sample is not None:
         found += load_findings(process.load, process.sample, process.missing_ranks, now, times)
-        found += _advice(process, process.sample, spec, now, times)
+        found += _advice(process, process.sample, terms)
     return found
 
 
-def _advice(
-    process: ProcessEvidence, sample: Sample, spec: DeploymentSpec, now: float, times: Times
-) -> list[Finding]:
+def _of_life(one: Look, siblings: _Siblings, terms: Terms) -> list[Finding]:
+    """What is to be said of the pod's life and of its start."""
+    instance, mono, now = one.instance, terms.mono, terms.now
+    budget = siblings.start_budgets.get(instance.pool, math.inf) / terms.speed_up
+    about = dead_finding(one.pod, instance, mono, budget, terms.times)
+    found = [] if about is None else [about]
+    if not instance.ready:
+        start = start_finding(one.pod, instance, now, budget, start_failure(instance, terms.spec))
+        found += [] if start is None else [start]
+    return found
+
+
+def _advice(process: ProcessEvidence, sample: Sample, terms: Terms) -> list[Finding]:
     """What is to be said of cache, preemptions and ranks; most instances have nothing of it."""
-    triggers = spec.healing.triggers
     found: list[Finding | None] = []
     if process.cache.below_since is not None:
-        found.append(cache_finding(process.cache, float(triggers.cache_hit_rate.min_percent)))
+        found.append(cache_finding(process.cache, terms.min_hit_percent))
     if process.preempting.over_since is not None:
-        most, full = triggers.preemptions.max_per_second, process.load.saturated(times)
-        found.append(preempt_finding(process.preempting, sample, full, most))
+        full = process.load.saturated(terms.times)
+        found.append(preempt_finding(process.preempting, sample, full, terms.max_preemptions))
     if process.diverging.apart:
-        found += diverge_findings(process.diverging, now, times)
-    found.append(prefill_finding(process.prefill, sample, now, times))
+        found += diverge_findings(process.diverging, terms.now, terms.times)
+    if process.prefill.ranks:
+        found.append(prefill_finding(process.prefill, sample, terms.now, terms.times))
     return [finding for finding in found if finding is not None]
 
 
@@ -289,14 +285,9 @@ def _recent(process: ProcessEvidence, mono: float, times: Times) -> bool:
     return process.sample is not None and mono - process.sample.mono <= times.recent
 
 
-def _was_ready(one: Look) -> bool:
-    return one.process is not None and one.process.ready_at is not None
-
-
-def _owed(process: ProcessEvidence, instance: Instance, snapshot: Snapshot, times: Times) -> Owed:
+def _owed(process: ProcessEvidence, instance: Instance, terms: Terms) -> Owed:
     ranks = len(process.sample.ranks) if process.sample is not None else 0
-    spec = snapshot.deployment.spec
-    return owed(process.contract, ranks, process.memory, spec, instance, snapshot.mono, times)
+    return owed(process.contract, ranks, process.memory, terms.spec, instance, terms.mono, terms.times)
 
 
 def _last_progress(process: ProcessEvidence, mono: float) -> float | None:
@@ -304,37 +295,30 @@ def _last_progress(process: ProcessEvidence, mono: float) -> float | None:
     return mono - max(seen) if seen else None
 
 
-def _cleared(
-    one: Look, found: Sequence[Finding], mono: float, times: Times, spec: DeploymentSpec
-) -> frozenset[Detector]:
+def _cleared(one: Look, found: Sequence[Finding], terms: Terms) -> frozenset[Detector]:
     """Detectors whose symptom is positively gone: fresh data says so, absence never does."""
-    process = one.process
-    cleared: set[Detector] = set()
-    sick = {finding.detector for finding in found if finding.severity >= Severity.SUSPECT} if found else set()
-    if one.instance.ready and Detector.DEAD not in sick:
+    process, cleared = one.process, set[Detector]()
+    if one.instance.ready:
         cleared.add(Detector.DEAD)
-    if process is None or not process.fresh(mono, times):
-        return frozenset(cleared)
-    if is_clear(process.stall) and Detector.STALLED not in sick:
-        cleared.add(Detector.STALLED)
-    if process.slow.cleared and Detector.SLOW not in sick:
-        cleared.add(Detector.SLOW)
-    if process.errors.cleared and Detector.ERRORING not in sick:
-        cleared.add(Detector.ERRORING)
-    if process.answers.cleared and Detector.CORRUPTED not in sick:
-        cleared.add(Detector.CORRUPTED)
-    if process.devices.cleared and Detector.DEVICE not in sick:
-        cleared.add(Detector.DEVICE)
-    if process.memory.cleared and process.memory.fresh(mono, times):
+    if process is not None and one.fresh:
+        if is_clear(process.stall):
+            cleared.add(Detector.STALLED)
+        if process.slow.cleared:
+            cleared.add(Detector.SLOW)
+        if process.errors.cleared:
+            cleared.add(Detector.ERRORING)
+        if process.answers.cleared:
+            cleared.add(Detector.CORRUPTED)
+        if process.devices.cleared:
+            cleared.add(Detector.DEVICE)
+        if process.queues.cleared:
+            cleared.add(Detector.COLLAPSED)
+        known = [state.cleared for state in process.fragmentation.values() if state.value is not None]
+        if known and all(known):
+            cleared.add(Detector.FRAGMENTED)
+    if found:
+        cleared -= {finding.detector for finding in found if finding.severity >= Severity.SUSPECT}
+    grew = process.memory if process is not None and one.fresh else None
+    if grew is not None and grew.cleared and grew.fresh(terms.mono, terms.times):
         cleared.add(Detector.GROWING)
-    if process.queues.cleared and Detector.COLLAPSED not in sick:
-        cleared.add(Detector.COLLAPSED)
-    states = [
-        process.fragmentation[s]
-        for s in spec.healing.triggers.fragmentation.sources
-        if s in process.fragmentation
-    ]
-    known = [state for state in states if state.value is not None]
-    if known and all(state.cleared for state in known) and Detector.FRAGMENTED not in sick:
-        cleared.add(Detector.FRAGMENTED)
     return frozenset(cleared)

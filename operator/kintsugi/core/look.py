@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kintsugi.api.healing import FragmentationTrigger, Triggers
 from kintsugi.core.detect import fragmented
 from kintsugi.core.detect.cache_hit import see_cache
 from kintsugi.core.detect.collapsed import Beside, hear_asks, see_queue
@@ -19,16 +18,18 @@ from kintsugi.core.detect.growing import level_of, see_memory
 from kintsugi.core.detect.load import see_load
 from kintsugi.core.detect.preempting import see_preemptions
 from kintsugi.core.detect.prefill_blocking import see_prefill
-from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, limits, see_failure, see_sample
+from kintsugi.core.detect.stalled import Limits, Watch, hear_canaries, see_failure, see_sample
 from kintsugi.core.evidence import Memory, ProcessEvidence, take_page
 from kintsugi.core.metric_contract import SOURCES, check
 from kintsugi.core.sample import Sample
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import CanaryResult, Failed, Instance
+from kintsugi.core.terms import Terms
 from kintsugi.core.times import Times
 
 TELEMETRY_AGE: Final = 30.0
 """Real seconds after which an engine-side sample is stale (hang §3); engines are not sped up in a rehearsal."""
+_SAMPLE_AGE: Final = Signal.SAMPLE_AGE
 
 
 @dataclass(slots=True)
@@ -39,28 +40,27 @@ class Look:
     pod: PodState
     process: ProcessEvidence | None
     limit: Limits
-    new_page: bool
+    new_page: bool = False
     """A page of this pass counts as evidence."""
+    up: bool = False
+    """Its process has been Ready."""
+    settled: bool = False
+    """And that is longer ago than its warm-up, and it does not sleep."""
+    fresh: bool = False
+    """A page of its process was readable within the gap that evidence may have."""
 
 
-def look(
-    instance: Instance,
-    mono: float,
-    now: float,
-    times: Times,
-    memory: Memory,
-    triggers: Triggers,
-    proven: bool = False,
-) -> Look:
-    """Move the evidence on one instance. `mono` and `now` are the pass's times.
+def look(instance: Instance, memory: Memory, terms: Terms, proven: bool = False) -> Look:
+    """Move the evidence on one instance.
 
     `proven`: a reservation for fragmentation is committed for this very process (see `FragmentationState.proven`).
     """
+    mono, now, times = terms.mono, terms.now, terms.times
     pod = memory.pod(instance.uid)
     see_pod(pod, instance, mono, now, times)
     process = memory.process(instance, mono, now, times)
     if process is None:
-        return Look(instance, pod, None, _limit(instance, None, times), False)
+        return Look(instance, pod, None, _limit(instance, None, terms))
     if instance.canaries:
         _hear(process, instance.canaries, times)
     see_devices(process.devices, instance.devices, mono, now, times)
@@ -70,23 +70,30 @@ def look(
         process.blind = instance.scrape.as_reading()
     else:
         process, new_page = take_page(memory, process, instance, instance.scrape, times)
-    limit = _limit(instance, process, times)
+    limit = _limit(instance, process, terms)
     if new_page and process.sample is not None:
         _take_sample(process, process.sample, instance, times, limit, now)
         _see_queues(process, process.sample, instance, times, memory, now)
-        _see_advice(process, process.sample, triggers, times, now)
-    _see_fragmentation(process, mono, now, times, triggers.fragmentation, new_page, proven)
+        _see_advice(process, process.sample, terms)
+    _see_fragmentation(process, terms, new_page, proven)
     _see_memory(process, instance, new_page, mono, now, times)
     if instance.measured is not None or process.gpu_use.rows:
-        band = triggers.gpu_utilization
-        least, most = float(band.min_percent), float(band.max_percent)
-        see_gpu_use(process.gpu_use, instance.measured, least, most, mono, now, times)
-    return Look(instance, pod, process, limit, new_page)
+        see_gpu_use(process.gpu_use, instance.measured, *terms.gpu_band, mono, now, times)
+    return Look(
+        instance,
+        pod,
+        process,
+        limit,
+        new_page,
+        up=process.ready_at is not None,
+        settled=process.settled(mono, times),
+        fresh=process.fresh(mono, times),
+    )
 
 
-def _limit(instance: Instance, process: ProcessEvidence | None, times: Times) -> Limits:
+def _limit(instance: Instance, process: ProcessEvidence | None, terms: Terms) -> Limits:
     chunked = instance.chunked_prefill or (process is not None and process.stall.chunked_proven)
-    return limits(times, chunked, instance.longest_prefill)
+    return terms.limits(chunked, instance.longest_prefill)
 
 
 def _hear(process: ProcessEvidence, canaries: Sequence[CanaryResult], times: Times) -> None:
@@ -107,10 +114,11 @@ def _take_sample(
     see_sample(process.stall, process.before, sample, watch)
     if process.age(sample.mono) < times.stall_warm_up:
         process.stall.forget()
-    clocks = process.stall.ranks.values()
     asked = process.answers
-    answered = sum([clock.answered for clock in clocks]) + asked.answered
-    still_open = sum([clock.open() for clock in clocks]) + asked.open()
+    answered, still_open = asked.answered, asked.open()
+    for clock in process.stall.ranks.values():
+        answered += clock.answered
+        still_open += clock.open()
     own = answered - process.answered
     see_load(process.load, process.before, sample, own, still_open, instance.max_num_seqs)
     process.answered = answered
@@ -124,7 +132,7 @@ def _take_sample(
 def _see_queues(
     process: ProcessEvidence, sample: Sample, instance: Instance, times: Times, memory: Memory, now: float
 ) -> None:
-    if process.age(sample.mono) < times.warm_up or process.stall.sleeping:
+    if not process.settled(sample.mono, times):
         process.queues.forget()
         return
     if not process.queues.ranks and not any(rank.waiting for rank in sample.ranks):
@@ -141,46 +149,38 @@ def _see_queues(
     see_queue(process.queues, process.before, sample, beside)
 
 
-def _see_advice(
-    process: ProcessEvidence, sample: Sample, triggers: Triggers, times: Times, now: float
-) -> None:
+def _see_advice(process: ProcessEvidence, sample: Sample, terms: Terms) -> None:
     """What no restart cures, and what a person should know."""
-    see_preemptions(process.preempting, sample, triggers.preemptions.max_per_second, times, now)
-    if process.age(sample.mono) < times.warm_up or process.stall.sleeping:
+    times, now = terms.times, terms.now
+    see_preemptions(process.preempting, sample, terms.max_preemptions, times, now)
+    if not process.settled(sample.mono, times):
         process.diverging.forget()
         return
-    see_cache(process.cache, sample, float(triggers.cache_hit_rate.min_percent), times, now)
+    see_cache(process.cache, sample, terms.min_hit_percent, times, now)
     if len(sample.ranks) > 1:
         see_ranks(process.diverging, process.before, sample, times, now)
 
 
-def _see_fragmentation(
-    process: ProcessEvidence,
-    mono: float,
-    now: float,
-    times: Times,
-    trigger: FragmentationTrigger,
-    new_page: bool,
-    proven: bool,
-) -> None:
-    line = fragmented.Line(float(trigger.threshold_percent), times)
+def _see_fragmentation(process: ProcessEvidence, terms: Terms, new_page: bool, proven: bool) -> None:
+    states, mono = process.fragmentation, terms.mono
     sample = process.sample if new_page else None
-    for gone in [source for source in process.fragmentation if source not in trigger.sources]:
-        del process.fragmentation[gone]
-    for source in trigger.sources:
-        state = process.fragmentation.get(source)
+    for source in terms.sources:
+        state = states.get(source)
         if state is None:
-            state = process.fragmentation[source] = fragmented.FragmentationState()
+            state = states[source] = fragmented.FragmentationState()
         state.proven = state.proven or proven
         values: dict[str, float] = {}
         at = mono
         if sample is not None and (series := sample.telemetry.get(SOURCES[source])):
-            values = _percents(series, sample.telemetry.get(Signal.SAMPLE_AGE, {}))
+            values = _percents(series, sample.telemetry.get(_SAMPLE_AGE, {}))
             if values:
                 at = sample.mono
-            elif process.load.idle(mono, times):
+            elif process.load.idle(mono, terms.times):
                 continue
-        fragmented.see(state, values or None, at, process.age(at), line, now)
+        fragmented.see(state, values or None, at, process.age(at), terms.line, terms.now)
+    if len(states) > len(terms.sources):
+        for gone in [source for source in states if source not in terms.sources]:
+            del states[gone]
 
 
 def _see_memory(

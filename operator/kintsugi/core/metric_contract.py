@@ -91,14 +91,9 @@ def check(state: ContractState, sample: Sample, times: Times) -> None:
     """Compare a page with the contract: the first of a process, then one a minute. What was missing and is there again
     counts at once, and what was lost counts as soon as it has been missed for long enough."""
     mono = sample.mono
-    if state.checked_at is not None and mono - state.checked_at < times.growth_sample:
-        if not state.gone:
-            return
-        fading = any(
-            s not in state.missing and mono - at > times.readable_gap for s, at in state.gone.items()
-        )
-        if not fading and not any(_stands(signal, sample) for signal in state.gone):
-            return
+    young = state.checked_at is not None and mono - state.checked_at < times.growth_sample
+    if young and not _changes(state, sample, times):
+        return
     state.checked_at = mono
     here = {signal for signal in _PAGE if _stands(signal, sample)}
     state.seen |= here
@@ -108,6 +103,16 @@ def check(state: ContractState, sample: Sample, times: Times) -> None:
         for signal, since in state.gone.items()
         if signal not in state.seen or mono - since > times.readable_gap
     )
+
+
+def _changes(state: ContractState, sample: Sample, times: Times) -> bool:
+    """Whether one that was missed is there again, or has been missed for long enough by now."""
+    for signal, at in state.gone.items():
+        if _stands(signal, sample):
+            return True
+        if signal not in state.missing and sample.mono - at > times.readable_gap:
+            return True
+    return False
 
 
 def owed(

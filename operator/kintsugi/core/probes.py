@@ -35,14 +35,11 @@ def canaries(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, 
         process = look.process
         if process is None or not _may_be_asked(look, mono, times):
             continue
-        blind = not process.fresh(mono, times)
-        for rank in sorted(process.ranks) or [DEFAULT_RANK]:
-            if _RANK.fullmatch(rank) is None:
-                continue
+        for rank in process.ranks or (DEFAULT_RANK,):
             clock = process.stall.clock(rank)
             entry = process.sample.rank(rank) if process.sample is not None else None
-            why = due(clock, entry, mono, times, look.limit, blind)
-            if not why or (why == "idle" and idle >= IDLE_AT_ONCE):
+            why = due(clock, entry, mono, times, look.limit, not look.fresh)
+            if not why or (why == "idle" and idle >= IDLE_AT_ONCE) or _RANK.fullmatch(rank) is None:
                 continue
             idle += why == "idle"
             id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}"
@@ -60,7 +57,7 @@ def witnesses(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary,
             continue
         if not _may_be_asked(look, mono, times):
             continue
-        ranks = [rank for rank in sorted(process.ranks) if _RANK.fullmatch(rank)] or [DEFAULT_RANK]
+        ranks = [rank for rank in process.ranks if _RANK.fullmatch(rank)] or [DEFAULT_RANK]
         if process.errors.round is None:
             if control_due(process.errors, mono, times):
                 process.errors.control_at = mono

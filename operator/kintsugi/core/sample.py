@@ -1,8 +1,7 @@
 """One page as typed values: one entry per data-parallel rank, and what holds for the whole process."""
 
 import math
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -69,6 +68,8 @@ COUNTERS: Final = (
     "corrupted",
 )
 """Fields of a rank that only ever rise within one process."""
+_LOADS: Final = ("running", "waiting", "deferred", "swapped")
+_SUMMED: Final = (*_LOADS, *COUNTERS, "itl_gap")
 
 _FIELD: Final[Mapping[Signal, str]] = {
     Signal.RUNNING: "running",
@@ -122,9 +123,9 @@ _TELEMETRY: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sample:
-    """One readable page. `mono` is when it was read (monotonic seconds)."""
+    """One readable page. `mono` is when it was read (monotonic seconds). Not changed once made."""
 
     mono: float
     ranks: tuple[RankSample, ...]
@@ -141,6 +142,11 @@ class Sample:
     """Requests of the longest legal length that fit in one rank's KV cache at a time."""
     moves_by_itself: bool = False
     """Whether a series stands here that changes from page to page even in an engine that does nothing."""
+    whole: RankSample = field(init=False, repr=False, compare=False)
+    """All ranks as one: loads and counters summed over the ranks that have them, the fullest one's KV usage."""
+
+    def __post_init__(self) -> None:
+        self.whole = self.ranks[0] if len(self.ranks) == 1 else _as_one(self.ranks)
 
     def rank(self, name: str) -> RankSample | None:
         """The entry of rank `name`, or None where this page lacks it."""
@@ -151,19 +157,17 @@ class Sample:
 
     def total(self, name: str) -> float | None:
         """The sum of one field over the ranks that have it (loads and counters), or None."""
-        ranks = self.ranks
-        if len(ranks) == 1:
-            alone: float | None = getattr(ranks[0], name)
-            return alone
-        known = [v for r in ranks if (v := getattr(r, name)) is not None]
-        return math.fsum(known) if known else None
+        found: float | None = getattr(self.whole, name)
+        return found
 
     def kv_max(self) -> float | None:
         """The fullest rank's KV usage, 0 to 1."""
-        return max([r.kv_usage for r in self.ranks if r.kv_usage is not None], default=None)
+        return self.whole.kv_usage
 
     def kv_mean(self) -> float | None:
         """The mean of the ranks' KV usage, 0 to 1. Ratios are never summed."""
+        if len(self.ranks) == 1:
+            return self.whole.kv_usage
         known = [r.kv_usage for r in self.ranks if r.kv_usage is not None]
         return math.fsum(known) / len(known) if known else None
 
@@ -180,6 +184,16 @@ class Sample:
         else:
             return Absent("not kept as one number")
         return Absent(NOT_APPLICABLE.get(signal, "")) if number is None else Value(number)
+
+
+def _as_one(ranks: Sequence[RankSample]) -> RankSample:
+    """Several ranks in one."""
+    whole = RankSample("")
+    for name in _SUMMED:
+        known = [number for rank in ranks if (number := getattr(rank, name)) is not None]
+        setattr(whole, name, math.fsum(known) if known else None)
+    whole.kv_usage = max([rank.kv_usage for rank in ranks if rank.kv_usage is not None], default=None)
+    return whole
 
 
 def read_sample(reader: PageReader, page: Page) -> Sample | Unreadable:
@@ -260,9 +274,8 @@ def fell(before: Sample, after: Sample) -> str | None:
     starts = (before.process_start, after.process_start)
     if starts[0] is not None and starts[1] is not None and abs(starts[1] - starts[0]) > 1.0:
         return "process_start_time_seconds"
-    old = {rank.rank: rank for rank in before.ranks}
     for rank in after.ranks:
-        past = old.get(rank.rank)
+        past = before.rank(rank.rank)
         if past is None:
             continue
         for name, then, now in zip(COUNTERS, _counts(past), _counts(rank), strict=True):
@@ -310,6 +323,6 @@ def _why_unrecognised(values: PageValues) -> str:
     return f"Unrecognised: no engine series on the page ({what})"
 
 
-def missing_ranks(before: AbstractSet[str], after: Sample) -> tuple[str, ...]:
+def missing_ranks(before: Iterable[str], after: Sample) -> tuple[str, ...]:
     """Ranks of `before` that the page of `after` lacks."""
-    return tuple(sorted(before - {rank.rank for rank in after.ranks}))
+    return tuple(sorted(set(before).difference([rank.rank for rank in after.ranks])))

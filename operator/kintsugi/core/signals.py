@@ -13,13 +13,15 @@ HIT_RATE_TOKENS: Final = ENOUGH_TOKENS
 """Looked-up prompt tokens since its start below which a process has no hit rate yet (it is warming)."""
 
 
-def user_running(process: ProcessEvidence, mono: float, times: Times) -> float | None:
-    """Requests running that are not canaries of ours; None where no page of late tells, or its gauges lie."""
-    sample = process.sample
-    if sample is None or not process.fresh(mono, times):
+def user_running(process: ProcessEvidence, fresh: bool) -> float | None:
+    """Requests running that are not canaries of ours; None where no page of late tells, or its gauges lie.
+
+    `fresh`: a page was readable within the gap that evidence may have.
+    """
+    if process.sample is None or not fresh:
         return None
     total, known = 0.0, False
-    for rank in sample.ranks:
+    for rank in process.sample.ranks:
         clock = process.stall.clock(rank.rank)
         if rank.running is None or clock.stale:
             continue
@@ -30,17 +32,17 @@ def user_running(process: ProcessEvidence, mono: float, times: Times) -> float |
 
 
 def signal_values(
-    process: ProcessEvidence, running: float | None, mono: float, times: Times
+    process: ProcessEvidence, fresh: bool, running: float | None, mono: float, times: Times
 ) -> dict[str, float]:
-    """The values that are known now; a signal that is not known is left out, never zero. `running` as `user_running`
-    gives it."""
+    """The values that are known now; a signal that is not known is left out, never zero. `fresh` and `running` as
+    `user_running` has them."""
     values: dict[str, float | None] = {"fragmentation_percent": _fragmentation(process)}
     sample = process.sample
-    if sample is not None and process.fresh(mono, times):
-        usage = sample.kv_max()
+    if sample is not None and fresh:
+        usage = sample.whole.kv_usage
         values["kv_cache_usage_percent"] = None if usage is None else 100.0 * usage
         values["running"] = running
-        values["waiting"] = sample.total("waiting")
+        values["waiting"] = sample.whole.waiting
         values["cache_hit_percent"] = hit_percent(process)
         values["preemptions_per_second"] = _preemptions(process, times)
     lost = process.slow.lost()
@@ -50,8 +52,8 @@ def signal_values(
     values["gpu_utilization_percent"] = process.gpu_use.mean
     values["memory_percent"] = memory_percent(process.memory, mono, times)
     values["memory_forecast_seconds"] = forecast_seconds(process.memory, mono, times)
-    flat = max([clock.flat for clock in process.stall.ranks.values()], default=None)
-    values["flat_seconds"] = flat
+    clocks = process.stall.ranks
+    values["flat_seconds"] = max([clock.flat for clock in clocks.values()]) if clocks else None
     finite = math.isfinite
     return {name: value for name, value in values.items() if value is not None and finite(value)}
 
@@ -64,7 +66,7 @@ def _fragmentation(process: ProcessEvidence) -> float | None:
         for source, state in process.fragmentation.items()
         if state.value is not None and here.get(SOURCES[source])
     ]
-    return max(known, default=None)
+    return max(known) if known else None
 
 
 def fragmentation_source(process: ProcessEvidence) -> str:
@@ -80,7 +82,7 @@ def hit_percent(process: ProcessEvidence) -> float | None:
     sample = process.sample
     if sample is None:
         return None
-    queries, hits = sample.total("prefix_queries"), sample.total("prefix_hits")
+    queries, hits = sample.whole.prefix_queries, sample.whole.prefix_hits
     if queries is None or hits is None or queries < HIT_RATE_TOKENS:
         return None
     return 100.0 * hits / queries
@@ -90,5 +92,5 @@ def _preemptions(process: ProcessEvidence, times: Times) -> float | None:
     before, after = process.before, process.sample
     if before is None or after is None or not 0.0 < after.mono - before.mono <= times.readable_gap:
         return None
-    then, now = before.total("preemptions"), after.total("preemptions")
+    then, now = before.whole.preemptions, after.whole.preemptions
     return None if then is None or now is None else max(0.0, now - then) / (after.mono - before.mono)

@@ -33,6 +33,13 @@ class Named(NamedTuple):
     message: str
 
 
+_UNPROVED = Named(Verdict.UNKNOWN, "Watching", "no step and no answer of this engine has been seen yet")
+_SATURATED = Named(Verdict.SATURATED, "Saturated", "a queue stands and the engine runs at its limit")
+_NO_REQUESTS = Named(Verdict.IDLE, "NoRequests", "no request of late")
+_WARMING_UP = Named(Verdict.HEALTHY, "WarmingUp", "answers; not judged before its warm-up is over")
+_PROGRESSING = Named(Verdict.HEALTHY, "Progressing", "")
+
+
 def name_verdict(look: Look, findings: Sequence[Finding], mono: float, times: Times) -> Named:
     """The verdict that follows from `findings` (worst first) and from what is known of the process."""
     instance, process = look.instance, look.process
@@ -41,14 +48,14 @@ def name_verdict(look: Look, findings: Sequence[Finding], mono: float, times: Ti
         return Named(Verdict.UNKNOWN, "Terminating", "the pod is being deleted")
     if worst is not None and worst.severity is Severity.SICK:
         return _of(Verdict.SICK, worst)
-    unsure = next((f for f in findings if f.reason in UNKNOWN_REASONS), None)
-    if unsure is not None:
-        return _of(Verdict.UNKNOWN, unsure)
+    for finding in findings:
+        if finding.reason in UNKNOWN_REASONS:
+            return _of(Verdict.UNKNOWN, finding)
     if worst is not None and worst.severity is Severity.SUSPECT:
         return _of(Verdict.SUSPECT, worst)
     if process is None or process.ready_at is None or is_down(look.pod, instance):
         return _starting(look, findings)
-    return _alive(process, instance.max_num_seqs, mono, times)
+    return _alive(process, look.fresh, mono, times)
 
 
 def _of(verdict: Verdict, finding: Finding) -> Named:
@@ -64,21 +71,19 @@ def _starting(look: Look, findings: Sequence[Finding]) -> Named:
     return Named(Verdict.STARTING, "Starting", "the engine has not been Ready yet")
 
 
-def _alive(process: ProcessEvidence, max_num_seqs: int | None, mono: float, times: Times) -> Named:
-    if not process.fresh(mono, times):
+def _alive(process: ProcessEvidence, fresh: bool, mono: float, times: Times) -> Named:
+    if not fresh:
         why = process.blind.reason if process.blind is not None else "no page read yet"
         return Named(Verdict.UNKNOWN, _blind_reason(process, why), why)
     if process.stall.sleeping:
         return Named(Verdict.IDLE, "Asleep", "the engine was put to sleep")
     if not any(clock.proved for clock in process.stall.ranks.values()):
-        return Named(Verdict.UNKNOWN, "Watching", "no step and no answer of this engine has been seen yet")
+        return _UNPROVED
     if process.load.saturated(times):
-        return Named(Verdict.SATURATED, "Saturated", "a queue stands and the engine runs at its limit")
+        return _SATURATED
     if process.load.idle(mono, times):
-        return Named(Verdict.IDLE, "NoRequests", "no request of late")
-    if process.age(mono) < times.warm_up:
-        return Named(Verdict.HEALTHY, "WarmingUp", "answers; not judged before its warm-up is over")
-    return Named(Verdict.HEALTHY, "Progressing", "")
+        return _NO_REQUESTS
+    return _WARMING_UP if process.age(mono) < times.warm_up else _PROGRESSING
 
 
 def _blind_reason(process: ProcessEvidence, why: str) -> str:

@@ -41,7 +41,7 @@ class CacheState:
 
 def see_cache(state: CacheState, sample: Sample, least_percent: float, times: Times, now: float) -> None:
     """Take in one readable page of a warm process. `now` in epoch seconds, for people."""
-    queries, hits = sample.total("prefix_queries"), sample.total("prefix_hits")
+    queries, hits = sample.whole.prefix_queries, sample.whole.prefix_hits
     if queries is None or hits is None:
         state.percent = state.below_since = None
         return

@@ -187,7 +187,7 @@ def hear_answers(state: AnswerState, results: Iterable[CanaryResult]) -> None:
 
 def see_nans(state: AnswerState, sample: Sample, times: Times, now: float) -> None:
     """Take in the counter of corrupted requests, where the engine has one. `now` in epoch seconds, for people."""
-    total = sample.total("corrupted")
+    total = sample.whole.corrupted
     if total is None:
         return
     marks = state.nans

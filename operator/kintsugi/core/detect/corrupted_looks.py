@@ -24,8 +24,8 @@ def judge_answers(up: Sequence[Look], memory: AnswerMemory, snapshot: Snapshot, 
             one.instance.revision,
             one.instance.image_id,
             process.answers,
-            may_be_asked(process, mono, times),
-            tuple(sorted(process.ranks)) or (DEFAULT_RANK,),
+            one.settled and one.fresh and may_be_asked(process),
+            process.ranks or (DEFAULT_RANK,),
         )
         for one in up
         if (process := one.process) is not None and not one.instance.deleting
@@ -33,11 +33,11 @@ def judge_answers(up: Sequence[Look], memory: AnswerMemory, snapshot: Snapshot, 
     answers_pass(entries, memory, mono, snapshot.now, times)
 
 
-def may_be_asked(process: ProcessEvidence, mono: float, times: Times) -> bool:
-    """Warm, awake, freshly read, stepping or idle, and nobody waits: a question must not lengthen a queue."""
-    sample = process.sample
-    if sample is None or not process.warm(mono, times) or process.load.queue_since is not None:
+def may_be_asked(process: ProcessEvidence) -> bool:
+    """Stepping or idle, and nobody waits: a question must not lengthen a queue."""
+    if process.sample is None or process.load.queue_since is not None:
         return False
-    if any((rank.waiting or 0.0) - (rank.deferred or 0.0) >= 1.0 for rank in sample.ranks):
-        return False
+    for rank in process.sample.ranks:
+        if (rank.waiting or 0.0) - (rank.deferred or 0.0) >= 1.0:
+            return False
     return not any(clock.flat or clock.stale for clock in process.stall.ranks.values())

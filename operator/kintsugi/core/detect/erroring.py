@@ -131,20 +131,14 @@ def hear(state: ErrorState, results: Iterable[CanaryResult]) -> None:
 
 def see_errors(state: ErrorState, sample: Sample, own_good: int, times: Times) -> None:
     """Take in one readable page; `own_good` canaries of ours were answered in this process so far."""
-    state.rows.append(
-        Row(
-            sample.mono,
-            sample.http_failed,
-            sample.rejections or 0.0,
-            sample.total("failed"),
-            sample.total("finished"),
-            own_good,
-            state.own_bad,
-        )
+    rows, whole, refused = state.rows, sample.whole, sample.rejections or 0.0
+    rows.append(
+        Row(sample.mono, sample.http_failed, refused, whole.failed, whole.finished, own_good, state.own_bad)
     )
-    while len(state.rows) > 1 and state.rows[1].mono <= sample.mono - times.erroring_longest:
-        state.rows.popleft()
-    state.counts = counts(state.rows, times)
+    oldest = sample.mono - times.erroring_longest
+    while len(rows) > 1 and rows[1].mono <= oldest:
+        rows.popleft()
+    state.counts = counts(rows, times)
 
 
 def counts(rows: deque[Row], times: Times) -> Counts:

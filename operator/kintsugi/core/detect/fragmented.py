@@ -7,7 +7,7 @@ only gets advice, whatever a single dip says (hang paper §3).
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.times import Times
@@ -36,16 +36,16 @@ class Window:
 
     def add(self, mono: float, value: float) -> None:
         """Add one sample and drop those older than the window."""
-        rows, oldest = self.rows, mono - self.seconds
+        rows, oldest, low, high = self.rows, mono - self.seconds, self.low, self.high
         rows.append((mono, value))
-        self._count(value, 1)
+        self.above_high += value > high
+        self.above_low += value > low
+        self.below_low += value < low
         while rows and rows[0][0] <= oldest:
-            self._count(rows.popleft()[1], -1)
-
-    def _count(self, value: float, by: int) -> None:
-        self.above_high += by * (value > self.high)
-        self.above_low += by * (value > self.low)
-        self.below_low += by * (value < self.low)
+            _, gone = rows.popleft()
+            self.above_high -= gone > high
+            self.above_low -= gone > low
+            self.below_low -= gone < low
 
     def empty(self) -> None:
         """Start again."""
@@ -101,15 +101,17 @@ MEANING: Final = {
 """What is told of each source to someone who only asks why a pod was replaced."""
 
 
-class Line(NamedTuple):
-    """The line that counts, percent, and the times around it."""
+@dataclass(slots=True)
+class Line:
+    """The line that counts, percent, and the times around it. Not changed once made."""
 
     threshold: float
     times: Times
+    low: float = field(init=False)
+    """Below this counts as below."""
 
-    @property
-    def low(self) -> float:
-        return self.threshold - HYSTERESIS_POINTS
+    def __post_init__(self) -> None:
+        self.low = self.threshold - HYSTERESIS_POINTS
 
 
 def see(
@@ -151,7 +153,7 @@ def see(
 def _windows(state: FragmentationState, line: Line) -> tuple[Window, Window]:
     """The windows of this line; a changed line or length starts them again."""
     window, clear, wanted = state.window, state.clear_window, line.times.fragmentation_window
-    if window is None or clear is None or (window.high, window.seconds) != (line.threshold, wanted):
+    if window is None or clear is None or window.high != line.threshold or window.seconds != wanted:
         window = state.window = Window(wanted, line.low, line.threshold)
         clear = state.clear_window = Window(line.times.fragmentation_clear, line.low, line.threshold)
         state.sick, state.cleared = False, False
@@ -159,17 +161,15 @@ def _windows(state: FragmentationState, line: Line) -> tuple[Window, Window]:
 
 
 def _learn_reference(state: FragmentationState, values: dict[str, float], age: float, times: Times) -> None:
-    needed = REFERENCE_SHARE * times.fragmentation_reference / times.scrape_interval
-    over = age > times.warm_up + times.fragmentation_reference
     for name, value in values.items():
         worker = state.workers.get(name)
         if worker is None:
             worker = state.workers[name] = WorkerState()
         if worker.reference is not None:
             continue
-        if not over:
+        if age <= times.warm_up + times.fragmentation_reference:
             worker.samples.append(value)
-        elif len(worker.samples) >= needed:
+        elif len(worker.samples) >= REFERENCE_SHARE * times.fragmentation_reference / times.scrape_interval:
             worker.reference = median(worker.samples)
             worker.samples = []
 

@@ -31,6 +31,7 @@ EMPTY_BUCKETS: Final = 2
 SAME_LIMIT: Final = 0.01
 """Share by which two words on one limit may differ: the kernel rounds `memory.max` to pages, and what a node leaves to a
 pod without a limit moves with its smaller neighbours."""
+NOTHING: Final[Mapping[str, float]] = {}
 MEASURED_AGE: Final = 180.0
 """Real seconds after which a Prometheus server's word is too old: three of its looks a minute. Judgement."""
 
@@ -112,7 +113,7 @@ def level_of(
 
     Shared memory counts as the engine's own: it is charged to the container and nothing can take it back.
     """
-    anonymous = _most(telemetry, Signal.MEMORY_ANONYMOUS)
+    anonymous = _most(telemetry, Signal.MEMORY_ANONYMOUS) if telemetry else None
     if anonymous is not None:
         limit = _most(telemetry, Signal.MEMORY_LIMIT) or pod_limit
         return Level(anonymous + (_most(telemetry, Signal.MEMORY_SHARED) or 0.0), limit, Source.ENGINE)
@@ -267,8 +268,11 @@ def _buckets(state: MemoryState, slots: float) -> list[list[float]]:
 
 def _most(telemetry: Mapping[Signal, Mapping[str, float]], signal: Signal) -> float | None:
     """One container has one figure; where several processes tell it, the highest is the newest."""
-    told = telemetry.get(signal)
-    return max([value for value in told.values() if value > 0.0], default=None) if told else None
+    most = None
+    for value in telemetry.get(signal, NOTHING).values():
+        if value > 0.0 and (most is None or value > most):
+            most = value
+    return most
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -49,17 +49,18 @@ def see_load(
 ) -> None:
     """Take in one readable page. `own_steps` canaries of ours were answered since the last one, `own_open` are open."""
     mono = after.mono
-    load = sum([rank.load() or 0.0 for rank in after.ranks])
-    steps = _delta(before, after, "steps")
-    if state.busy_at is None or load > own_open or (steps is not None and steps > own_steps):
+    load = waiting = 0.0
+    for rank in after.ranks:
+        load += rank.load() or 0.0
+        waiting += (rank.waiting or 0.0) - (rank.deferred or 0.0)
+    if state.busy_at is None or load > own_open or _steps(before, after) > own_steps:
         state.busy_at = mono
-    waiting = sum([(rank.waiting or 0.0) - (rank.deferred or 0.0) for rank in after.ranks])
     if waiting >= 1 and any(_at_limit(rank, max_num_seqs) for rank in after.ranks):
         state.queue_since = mono if state.queue_since is None else state.queue_since
         state.queue_at = mono
     else:
         state.queue_since = state.queue_at = None
-    if _imbalanced(after):
+    if len(after.ranks) > 1 and _imbalanced(after):
         state.imbalance_since = mono if state.imbalance_since is None else state.imbalance_since
     else:
         state.imbalance_since = None
@@ -87,9 +88,10 @@ def load_findings(
     return found
 
 
-def _delta(before: Sample | None, after: Sample, name: str) -> float | None:
-    then, now = (before.total(name) if before is not None else None), after.total(name)
-    return None if then is None or now is None else now - then
+def _steps(before: Sample | None, after: Sample) -> float:
+    """Steps from one page to the next; 0 where they are not known."""
+    then, now = None if before is None else before.whole.steps, after.whole.steps
+    return 0.0 if then is None or now is None else now - then
 
 
 def _at_limit(rank: RankSample, max_num_seqs: int | None) -> bool:
@@ -100,8 +102,6 @@ def _at_limit(rank: RankSample, max_num_seqs: int | None) -> bool:
 
 
 def _imbalanced(sample: Sample) -> bool:
-    if len(sample.ranks) < 2:
-        return False
     loads = [rank.load() or 0.0 for rank in sample.ranks]
     usage = [rank.kv_usage for rank in sample.ranks if rank.kv_usage is not None]
     by_load = max(loads) - min(loads) >= IMBALANCE_LOAD and min(loads) < 0.1 * max(loads)

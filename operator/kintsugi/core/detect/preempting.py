@@ -33,7 +33,7 @@ def see_preemptions(
     state: PreemptState, sample: Sample, most_per_second: float, times: Times, now: float
 ) -> None:
     """Take in one readable page. `now` in epoch seconds, for people."""
-    count, rows, mono = sample.total("preemptions"), state.rows, sample.mono
+    count, rows, mono = sample.whole.preemptions, state.rows, sample.mono
     window = max(times.preemption_window, 2 * times.scrape_interval)
     if rows and (count is None or mono - rows[-1][0] > times.readable_gap):
         rows.clear()

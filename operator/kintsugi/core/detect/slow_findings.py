@@ -2,7 +2,6 @@
 
 import math
 
-from kintsugi.core.detect.registers import Register
 from kintsugi.core.detect.slow import SlowMemory, SlowState, disagrees, lengths_of, level_slots, slots_of
 from kintsugi.core.finding import Detector, Evidence, Finding, Severity
 from kintsugi.core.times import Times
@@ -11,7 +10,7 @@ from kintsugi.core.times import Times
 def slow_findings(state: SlowState, pool_size: int, now: float, times: Times) -> list[Finding]:
     """What is to be said of one instance's steps. `pool_size` counts the pool's instances that have been Ready."""
     found: list[Finding] = []
-    if not state.sick and not any(register.newest() for register in _speaking(state)):
+    if not state.sick and not _speaks(state):
         return found
     lengths = lengths_of(times)
     whole = lengths.whole
@@ -44,9 +43,10 @@ def slow_findings(state: SlowState, pool_size: int, now: float, times: Times) ->
     return found
 
 
-def _speaking(state: SlowState) -> tuple[Register, ...]:
-    """What is told of only as long as the newest slot says so."""
-    return state.against, state.suspect, state.alone, state.early, state.level
+def _speaks(state: SlowState) -> bool:
+    """Whether the newest slot of a register is set: of what it says no more, nothing is told."""
+    bits = state.against.set_bits | state.suspect.set_bits | state.alone.set_bits
+    return bool((bits | state.early.set_bits | state.level.set_bits) & 1)
 
 
 def pool_slow(memory: SlowMemory, times: Times) -> dict[str, tuple[str, ...]]:

@@ -101,9 +101,9 @@ class StepWindow:
 
 def row_of(sample: Sample, own_canaries: int, own_tokens: float = 0.0) -> Row | None:
     """The counters of one page, or None where one of them is missing."""
-    steps, prompt = sample.total("steps"), sample.total("prompt_tokens")
-    decodes, seconds, gaps = sample.total("itl_count"), sample.total("itl_sum"), sample.total("itl_gap")
-    kv_usage, running = sample.kv_mean(), sample.total("running")
+    whole, kv_usage = sample.whole, sample.kv_mean()
+    steps, prompt, running = whole.steps, whole.prompt_tokens, whole.running
+    decodes, seconds, gaps = whole.itl_count, whole.itl_sum, whole.itl_gap
     if steps is None or prompt is None or decodes is None or seconds is None:
         return None
     if gaps is None or kv_usage is None or running is None:
@@ -113,10 +113,7 @@ def row_of(sample: Sample, own_canaries: int, own_tokens: float = 0.0) -> Row | 
         running=running,
         kv_usage=kv_usage,
         steps=steps - own_canaries,
-        computed=prompt
-        - (sample.total("prefix_hits") or 0.0)
-        - CANARY_PROMPT_TOKENS * own_canaries
-        - own_tokens,
+        computed=prompt - (whole.prefix_hits or 0.0) - CANARY_PROMPT_TOKENS * own_canaries - own_tokens,
         decodes=decodes,
         decode_seconds=seconds,
         gap_seconds=gaps,

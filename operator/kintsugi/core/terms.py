@@ -1,0 +1,62 @@
+"""What one pass holds every instance against: its moment, the times in force, the user's limits as plain numbers.
+
+They are read from the spec once a pass: a field of a model costs several times what a plain one does, and a pass has
+a thousand instances.
+"""
+
+from dataclasses import dataclass, field
+
+from kintsugi.api.spec import DeploymentSpec
+from kintsugi.core.detect.fragmented import Line
+from kintsugi.core.detect.stalled import Limits, limits
+from kintsugi.core.snapshot import Snapshot
+from kintsugi.core.times import Times
+
+
+@dataclass(slots=True)
+class Terms:
+    """`mono` and `now` are the pass's own times. Not changed once made."""
+
+    mono: float
+    """Monotonic seconds."""
+    now: float
+    """Epoch seconds, for people."""
+    times: Times
+    spec: DeploymentSpec
+    line: Line
+    sources: tuple[str, ...]
+    """Of fragmentation."""
+    speed_up: float
+    max_error_percent: float
+    min_hit_percent: float
+    max_preemptions: float
+    """Per second."""
+    gpu_band: tuple[float, float]
+    """GPU use between which nothing is said, percent."""
+    _limits: dict[tuple[bool, float], Limits] = field(default_factory=dict)
+
+    def limits(self, chunked: bool, longest_prefill: float) -> Limits:
+        """As `stalled.limits`: most instances of a deployment have the same."""
+        found = self._limits.get((chunked, longest_prefill))
+        if found is None:
+            found = self._limits[chunked, longest_prefill] = limits(self.times, chunked, longest_prefill)
+        return found
+
+
+def terms_of(snapshot: Snapshot, times: Times) -> Terms:
+    """The terms of the pass that made `snapshot`."""
+    spec = snapshot.deployment.spec
+    triggers, band = spec.healing.triggers, spec.healing.triggers.gpu_utilization
+    return Terms(
+        mono=snapshot.mono,
+        now=snapshot.now,
+        times=times,
+        spec=spec,
+        line=Line(float(triggers.fragmentation.threshold_percent), times),
+        sources=triggers.fragmentation.sources,
+        speed_up=spec.healing.speed_up,
+        max_error_percent=float(triggers.errors.max_percent),
+        min_hit_percent=float(triggers.cache_hit_rate.min_percent),
+        max_preemptions=triggers.preemptions.max_per_second,
+        gpu_band=(float(band.min_percent), float(band.max_percent)),
+    )
