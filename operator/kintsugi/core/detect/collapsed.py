@@ -145,7 +145,8 @@ class Beside(NamedTuple):
     now: float
 
 
-class Queueing(NamedTuple):
+@dataclass(slots=True)
+class Queueing:
     """One process as one pass sees it. `judged`: warm, awake and freshly read."""
 
     uid: str

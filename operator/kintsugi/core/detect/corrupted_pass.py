@@ -7,6 +7,7 @@ of the same revision once agreed on with certainty, while siblings answer the sa
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kintsugi.core.detect.corrupted import (
@@ -67,7 +68,8 @@ class AnswerMemory:
     known: dict[tuple[str, str, str], Known] = field(default_factory=dict)
 
 
-class Answering(NamedTuple):
+@dataclass(slots=True)
+class Answering:
     """One process as one pass sees it. `may_be_asked`: warm, awake, freshly read, and nobody waits in its queue."""
 
     uid: str
@@ -92,9 +94,7 @@ def answers_pass(
     """Draw conclusions from what was answered, and set up what is to be asked. `now` in epoch seconds, for people."""
     moment = _Moment(mono, now, times)
     groups: dict[tuple[str, str, str], list[Answering]] = {}
-    for entry in sorted(
-        entries, key=lambda each: each.uid
-    ):  # who is asked first must not depend on a listing
+    for entry in sorted(entries, key=attrgetter("uid")):  # who is asked first must not depend on a listing
         groups.setdefault((entry.pool, entry.revision, entry.image), []).append(entry)
     for key, group in groups.items():
         known = memory.known.get(key)

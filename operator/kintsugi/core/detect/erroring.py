@@ -108,7 +108,8 @@ class ErrorState:
     """A whole round after the last verdict had no failure."""
 
 
-class Erring(NamedTuple):
+@dataclass(slots=True)
+class Erring:
     """One process as one pass sees it. `judged`: warm, awake and freshly read."""
 
     uid: str
@@ -162,8 +163,7 @@ def counts(rows: deque[Row], times: Times) -> Counts:
 
 
 def _between(first: Row, last: Row) -> Counts:
-    refused = last.rejections - first.rejections
-    http = max(_rise(first.http_failed, last.http_failed) - refused, 0.0)
+    http = max(_rise(first.http_failed, last.http_failed) - (last.rejections - first.rejections), 0.0)
     inside = _rise(first.failed, last.failed)
     errors = max(max(http, inside) - (last.own_bad - first.own_bad), 0.0)
     good = max(_rise(first.finished, last.finished) - (last.own_good - first.own_good), 0.0)
@@ -185,6 +185,8 @@ def errors_pass(entries: Iterable[Erring], mono: float, now: float, times: Times
         # Where none was ever answered, it may be our canaries that are wrong, and then they convict nobody.
         works = any(entry.state.answered for entry in pool)
         shown = {entry.uid: entry.state.counts for entry in pool if entry.judged}
+        if not any(known.errors for known in shown.values()):
+            shown = {}  # nearly always: none fails any, and there is nothing to compare
         for entry in pool:
             if entry.judged:
                 _judge(entry, shown, works, mono, now, times, share)
@@ -225,7 +227,7 @@ def _judge(
 
 
 def _fail_too(siblings: Sequence[Counts], share: float) -> bool:
-    """Whether one of the siblings, or all of them together, fail more than this share. Nearly always none fails any."""
+    """Whether one of the siblings, or all of them together, fail more than this share."""
     failed = sum([known.errors for known in siblings])
     if not failed:
         return False

@@ -140,11 +140,15 @@ def see(
     if state.watched_from_start is None:
         slack = times.fragmentation_reference * (1 - REFERENCE_SHARE)
         state.watched_from_start = age <= times.warm_up + slack
-    _learn_reference(state, values, age, times)
-    candidates = [v for name, v in values.items() if state.proven or _is_candidate(state.workers[name], line)]
-    if not candidates:
+    worst: float | None = None
+    for name, value in values.items():
+        reference = _reference(state, name, value, age, times)
+        # A restart is known to help: this worker was below the lower line after its warm-up.
+        helps = state.proven or (reference is not None and reference <= line.low)
+        if helps and (worst is None or value > worst):
+            worst = value
+    if worst is None:
         return
-    worst = max(candidates)
     window.add(mono, worst)
     clear_window.add(mono, worst)
     _decide(state, line, now)
@@ -160,23 +164,19 @@ def _windows(state: FragmentationState, line: Line) -> tuple[Window, Window]:
     return window, clear
 
 
-def _learn_reference(state: FragmentationState, values: dict[str, float], age: float, times: Times) -> None:
-    for name, value in values.items():
-        worker = state.workers.get(name)
-        if worker is None:
-            worker = state.workers[name] = WorkerState()
-        if worker.reference is not None:
-            continue
-        if age <= times.warm_up + times.fragmentation_reference:
-            worker.samples.append(value)
-        elif len(worker.samples) >= REFERENCE_SHARE * times.fragmentation_reference / times.scrape_interval:
-            worker.reference = median(worker.samples)
-            worker.samples = []
-
-
-def _is_candidate(worker: WorkerState, line: Line) -> bool:
-    """A restart is known to help: this worker was below the lower line after its warm-up."""
-    return worker.reference is not None and worker.reference <= line.low
+def _reference(state: FragmentationState, name: str, value: float, age: float, times: Times) -> float | None:
+    """What worker `name` had after its warm-up; None while that is not known. `value` is its newest sample."""
+    worker = state.workers.get(name)
+    if worker is None:
+        worker = state.workers[name] = WorkerState()
+    if worker.reference is not None:
+        return worker.reference
+    if age <= times.warm_up + times.fragmentation_reference:
+        worker.samples.append(value)
+    elif len(worker.samples) >= REFERENCE_SHARE * times.fragmentation_reference / times.scrape_interval:
+        worker.reference = median(worker.samples)
+        worker.samples = []
+    return worker.reference
 
 
 def _decide(state: FragmentationState, line: Line, now: float) -> None:

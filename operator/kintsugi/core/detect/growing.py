@@ -31,7 +31,10 @@ EMPTY_BUCKETS: Final = 2
 SAME_LIMIT: Final = 0.01
 """Share by which two words on one limit may differ: the kernel rounds `memory.max` to pages, and what a node leaves to a
 pod without a limit moves with its smaller neighbours."""
-NOTHING: Final[Mapping[str, float]] = {}
+_ANONYMOUS: Final = Signal.MEMORY_ANONYMOUS
+_SHARED: Final = Signal.MEMORY_SHARED
+_LIMIT: Final = Signal.MEMORY_LIMIT
+_NOTHING: Final[Mapping[str, float]] = {}
 MEASURED_AGE: Final = 180.0
 """Real seconds after which a Prometheus server's word is too old: three of its looks a minute. Judgement."""
 
@@ -113,10 +116,10 @@ def level_of(
 
     Shared memory counts as the engine's own: it is charged to the container and nothing can take it back.
     """
-    anonymous = _most(telemetry, Signal.MEMORY_ANONYMOUS) if telemetry else None
+    anonymous = _most(telemetry, _ANONYMOUS) if telemetry else None
     if anonymous is not None:
-        limit = _most(telemetry, Signal.MEMORY_LIMIT) or pod_limit
-        return Level(anonymous + (_most(telemetry, Signal.MEMORY_SHARED) or 0.0), limit, Source.ENGINE)
+        limit = _most(telemetry, _LIMIT) or pod_limit
+        return Level(anonymous + (_most(telemetry, _SHARED) or 0.0), limit, Source.ENGINE)
     if measured is None or mono - measured.mono > MEASURED_AGE:
         return None
     if measured.memory_rss is not None:
@@ -269,7 +272,7 @@ def _buckets(state: MemoryState, slots: float) -> list[list[float]]:
 def _most(telemetry: Mapping[Signal, Mapping[str, float]], signal: Signal) -> float | None:
     """One container has one figure; where several processes tell it, the highest is the newest."""
     most = None
-    for value in telemetry.get(signal, NOTHING).values():
+    for value in telemetry.get(signal, _NOTHING).values():
         if value > 0.0 and (most is None or value > most):
             most = value
     return most

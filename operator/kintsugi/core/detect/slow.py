@@ -113,7 +113,8 @@ class SlowMemory:
     pools: dict[str, PoolState] = field(default_factory=dict)
 
 
-class Entry(NamedTuple):
+@dataclass(slots=True)
+class Entry:
     """One process that has been Ready, as one pass sees it."""
 
     pool: str

@@ -197,7 +197,7 @@ def see_failure(state: StallState, failed: Failed, times: Times) -> None:
 def see_sample(state: StallState, before: Sample | None, after: Sample, watch: Watch) -> None:
     """Move every rank's clock by what changed between two readable pages of one process."""
     state.silent, state.silent_at = 0.0, None
-    state.sleeping = any(rank.awake == 0.0 for rank in after.ranks)
+    state.sleeping = 0.0 in [rank.awake for rank in after.ranks]
     if state.sleeping:
         state.forget()
     for rank in after.ranks:
@@ -285,17 +285,16 @@ def _admission(
 
 def _counters_moved(past: RankSample, rank: RankSample) -> bool | None:
     """Whether any progress counter changed; None where no counter stands on both pages."""
+    if past.steps is not None and rank.steps is not None and past.steps != rank.steps:
+        return True  # of an engine that works, no more need be asked
     pairs = (
         (past.steps, rank.steps),
         (past.generation_tokens, rank.generation_tokens),
         (past.prompt_tokens, rank.prompt_tokens),
     )
-    known = False
-    for then, now in pairs:
-        if then is not None and now is not None:
-            if then != now:
-                return True
-            known = True
+    known = [pair for pair in pairs if None not in pair]
+    if any(then != now for then, now in known):
+        return True
     return False if known else None
 
 
