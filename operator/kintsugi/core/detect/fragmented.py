@@ -36,16 +36,18 @@ class Window:
 
     def add(self, mono: float, value: float) -> None:
         """Add one sample and drop those older than the window."""
-        rows, oldest, low, high = self.rows, mono - self.seconds, self.low, self.high
+        rows, oldest = self.rows, mono - self.seconds
         rows.append((mono, value))
-        self.above_high += value > high
-        self.above_low += value > low
-        self.below_low += value < low
+        self._count(value, 1)
         while rows and rows[0][0] <= oldest:
-            _, gone = rows.popleft()
-            self.above_high -= gone > high
-            self.above_low -= gone > low
-            self.below_low -= gone < low
+            self._count(rows.popleft()[1], -1)
+
+    def _count(self, value: float, by: int) -> None:
+        if value < self.low:
+            self.below_low += by
+        elif value > self.low:
+            self.above_low += by
+            self.above_high += by * (value > self.high)
 
     def empty(self) -> None:
         """Start again."""
@@ -181,14 +183,21 @@ def _reference(state: FragmentationState, name: str, value: float, age: float, t
 
 def _decide(state: FragmentationState, line: Line, now: float) -> None:
     window, clear, interval = state.window, state.clear_window, line.times.scrape_interval
-    if window is not None and window.full(interval):
-        count = len(window.rows)
+    if window is not None and (state.blind or _is_high(window)) and window.full(interval):
         state.blind = False
-        if window.above_high > count / 2 and window.above_low >= ABOVE_LOW_SHARE * count:
+        if _is_high(window):
             state.sick_since = now - window.seconds if not state.sick else state.sick_since
             state.sick, state.cleared = True, False
-    if clear is not None and clear.full(interval) and clear.below_low > len(clear.rows) / 2:
+    if state.cleared or clear is None or clear.below_low <= len(clear.rows) / 2:
+        return
+    if clear.full(interval):
         state.sick, state.sick_since, state.cleared = False, None, True
+
+
+def _is_high(window: Window) -> bool:
+    """Above the line half of the time, and above the lower line nearly always."""
+    count = len(window.rows)
+    return window.above_high > count / 2 and window.above_low >= ABOVE_LOW_SHARE * count
 
 
 def finding(state: FragmentationState, source: str, line: Line, fresh: bool) -> Finding | None:
