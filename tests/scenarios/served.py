@@ -5,7 +5,6 @@ question goes through a socket on loopback, one port a pod. The clock is simulat
 """
 
 import asyncio
-import json
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -15,21 +14,18 @@ from typing import Any
 from aiohttp import web
 
 from kintsugi.adapters.engines import HttpEngines
-from kintsugi.core.finding import InstanceVerdict
-from kintsugi.core.judged import Judged
 from kintsugi.core.known_answers import QUESTIONS
-from kintsugi.core.plan import Plan
-from kintsugi.core.snapshot import Canary, CanaryResult, Failed, Failure, Scrape, Snapshot
-from kintsugi.ports.cluster import ClusterPort
+from kintsugi.core.snapshot import Canary, CanaryResult, Failed, Failure, Scrape
 from kintsugi.ports.engines import Address
-from kintsugi.runtime.reconcile import Reconciler
 from kintsugi.testing.cluster import FakeCluster
 from kintsugi.testing.cluster.store import Json
-from kintsugi.testing.rehearsal import WARM_SECONDS, SilentRecorder
-from tests.scenarios.stage import PACE, Pages, Scene
+from kintsugi.testing.rehearsal import WARM_SECONDS
+from tests.frozen import copied
+from tests.scenarios.stage import PACE, Pages
+from tests.scenarios.watched import WatchedScene
 
 PATIENCE = 0.1
-"""Real seconds that stand for the 4 s of a scrape: an engine that answers here does so within milliseconds."""
+"""Real seconds that stand for the 4 s of a scrape where no page may come."""
 _NAMES = {question.prompt: question.name for question in QUESTIONS}
 
 
@@ -59,7 +55,9 @@ class ServedEngines(Pages):
         self._changed = asyncio.Event()
 
     async def scrape(self, addresses: Sequence[Address], timeout: float) -> list[Scrape]:
-        return await self.http.scrape([await self._served(a) for a in addresses], min(timeout, PATIENCE))
+        served = [(await self._served(address), self._patience(address, timeout)) for address in addresses]
+        pages = await asyncio.gather(*(self.http.scrape([address], most) for address, most in served))
+        return [page for (page,) in pages]
 
     def send_canary(self, address: Address, canary: Canary, abandon_after: float) -> None:
         (self.canaries if canary.question is None else self.questions).append(canary)
@@ -73,9 +71,13 @@ class ServedEngines(Pages):
         return await self.http.ask(await self._served(address), timeout)
 
     async def close(self) -> None:
+        """No connection and no server any more; the next page is read through others."""
         await self.http.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        self._runner = None
+        self._ports.clear()
+        self._ips.clear()
 
     async def settle(self) -> None:
         """Wait until every request of ours is answered, or held by an engine that answers nobody."""
@@ -84,6 +86,16 @@ class ServedEngines(Pages):
                 return
             await asyncio.sleep(0.001)
         raise AssertionError("a canary is neither answered nor held")
+
+    def _patience(self, address: Address, timeout: float) -> float:
+        """Real seconds: an engine that will answer is waited for, however busy the machine is."""
+        pod = self._by_ip().get(address.ip)
+        engine = None if pod is None else self._engine(pod)
+        if pod is None or engine is None or not self._cluster.reachable(pod):
+            return min(timeout, PATIENCE)
+        odd = pod["metadata"]["name"] in self.on_page
+        quiet = engine.behaviour.silent or engine.behaviour.failure is not None
+        return min(timeout, PATIENCE) if odd or quiet else timeout
 
     def _at(self, address: Address) -> Address:
         return Address("127.0.0.1", self._ports[address.ip], address.api_key, address.model)
@@ -160,58 +172,20 @@ class ServedEngines(Pages):
         return {"object": "text_completion", "choices": [choice]}
 
 
-class Keeping(SilentRecorder):
-    """Remembers what was last judged, and every verdict that each instance ever had."""
-
-    def __init__(self) -> None:
-        self.judged: Judged | None = None
-        self.seen: dict[str, set[tuple[str, str]]] = {}
-        self.findings: dict[str, set[str]] = {}
-
-    def note(self, snapshot: Snapshot, judged: Judged, plan: Plan) -> None:
-        self.judged = judged
-        for verdict in judged.verdicts.values():
-            self.seen.setdefault(verdict.name, set()).add((verdict.verdict.value, verdict.reason))
-            self.findings.setdefault(verdict.name, set()).update(f.reason for f in verdict.findings)
-
-
-class ServedScene(Scene):
+class ServedScene(WatchedScene):
     """A scene whose engines are read over HTTP."""
 
     engines: ServedEngines
 
     def __init__(self, nodes: int = 4, gpus: int = 1, pace: float = PACE) -> None:
-        self.kept = Keeping()
         super().__init__(nodes, gpus, pace)
         self.engines = ServedEngines(self.cluster)
         self.operator = self._operator(self.cluster)
-
-    def _operator(self, port: ClusterPort) -> Reconciler:
-        return Reconciler(port, self.engines, self.cluster.clock, self.kept)
 
     async def step(self) -> None:
         await self.engines.settle()
         await super().step()
         await self.engines.settle()
-
-    def verdict(self, pod: str) -> InstanceVerdict:
-        """The newest verdict on `pod`."""
-        assert self.kept.judged is not None
-        return next(v for v in self.kept.judged.verdicts.values() if v.name == pod)
-
-    def reasons(self, pod: str) -> set[str]:
-        """Reasons of the newest findings on `pod`."""
-        return {finding.reason for finding in self.verdict(pod).findings}
-
-    def forget(self) -> None:
-        """What was seen so far is over: only what follows counts."""
-        self.kept.seen.clear()
-        self.kept.findings.clear()
-
-    def status_json(self) -> str:
-        """The deployment's status as strict JSON, which knows no NaN."""
-        raw = self.cluster.get("DeepSeekV4Deployment", self.key.namespace, self.key.name)
-        return json.dumps(raw["status"], allow_nan=False)
 
 
 @asynccontextmanager
@@ -223,10 +197,18 @@ async def served(
     **spec: Any,
 ) -> AsyncIterator[ServedScene]:
     """A fleet that is up and warm, as `stage.warm` makes it, read over HTTP from its first page on."""
-    scene = ServedScene(nodes)
+
+    async def once() -> ServedScene:
+        scene = ServedScene(nodes)
+        try:
+            scene.deploy(dict(pools), **spec)
+            await scene.run(seconds)
+        finally:
+            await scene.engines.close()
+        return scene
+
+    scene = await copied(("served", dict(pools), nodes, seconds, spec), once)
     try:
-        scene.deploy(dict(pools), **spec)
-        await scene.run(seconds)
         if then is not None:
             scene.pace = then
             scene.edit(monitoring={"scrapeIntervalSeconds": int(then)})
@@ -253,10 +235,3 @@ def without(*parts: str) -> Callable[[str], str]:
     return lambda text: "".join(
         line + "\n" for line in text.splitlines() if not any(part in line for part in parts)
     )
-
-
-def nothing_happened(scene: ServedScene) -> None:
-    """No attempt, nobody withdrawn, nobody removed."""
-    assert scene.remediations() == []
-    assert scene.removals() == []
-    assert {scene.rotation(name) for name in scene.names_of("short")} == {"in"}

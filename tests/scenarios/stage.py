@@ -17,9 +17,12 @@ from kintsugi.testing.cluster.schema import Schemas
 from kintsugi.testing.cluster.store import Json
 from kintsugi.testing.fleet import FakeEngines
 from kintsugi.testing.rehearsal import WARM_SECONDS, Rehearsal
+from tests.frozen import copied
 
 PACE = 30.0
 """Seconds between two passes where a scenario does not measure in seconds: a sixth of the cost of 5."""
+UNHURRIED = 15.0
+"""Seconds between two passes of an attempt of which only the end is asked: evidence may have gaps of 30."""
 
 STATUS = "status DeepSeekV4Deployment chat"
 LEARNED = "apply ConfigMap chat-kintsugi-learned"
@@ -75,13 +78,13 @@ class Scene(Rehearsal):
         return await super().run_until(condition, within, every or self.pace)
 
     async def until_done(self, within: float = 3600.0) -> Remediation:
-        """Run until no attempt is under way any more; the newest one."""
+        """Run until no attempt is under way any more, with passes in no hurry; the newest one."""
 
         def over(_: Rehearsal) -> bool:
             phases = self.phases()
             return bool(phases) and set(phases) == {"Done"}
 
-        await self.run_until(over, within)
+        await self.run_until(over, within, max(self.pace, UNHURRIED))
         return self.newest()
 
     async def until_removed(self, count: int = 1, within: float = 3600.0) -> float:
@@ -185,10 +188,16 @@ async def warm(
     """A fleet that is up, warm and judged: anything that happens to it from now on counts.
 
     It is looked at every `pace` seconds; from the end of its warm-up on every `then` seconds, where that is given.
+    Fleets that are alike are copies of one, which was warmed up once.
     """
-    scene = Scene(nodes, gpus, pace, seed)
-    scene.deploy(pools, **spec)
-    await scene.run(seconds)
+
+    async def once() -> Scene:
+        scene = Scene(nodes, gpus, pace, seed)
+        scene.deploy(pools, **spec)
+        await scene.run(seconds)
+        return scene
+
+    scene = await copied(("warm", pools, nodes, gpus, pace, seed, seconds, spec), once)
     if then is not None:
         scene.pace = then
         scene.edit(monitoring={"scrapeIntervalSeconds": int(then)})

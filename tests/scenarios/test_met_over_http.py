@@ -13,7 +13,8 @@ from kintsugi.core.reading import Absent, Unreadable, Value
 from kintsugi.core.sample import read_sample
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import Page
-from tests.scenarios.served import nothing_happened, replaced, served
+from tests.scenarios.served import replaced, served
+from tests.scenarios.watched import nothing_happened
 
 # S08 ------------------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ from kintsugi.core.page import PageReader
 from kintsugi.core.reading import Unreadable
 from kintsugi.core.sample import read_sample
 from kintsugi.core.snapshot import Page
-from tests.scenarios.served import ServedScene, nothing_happened, replaced, served, without
+from tests.scenarios.served import ServedScene, replaced, served, without
 from tests.scenarios.test_met_over_http import FROZEN, RENAMED
+from tests.scenarios.watched import nothing_happened
 
 Rows = list[tuple[float, float, float]]
 """By rank: running, waiting, KV usage."""
@@ -110,7 +111,7 @@ async def test_s11_frozen_gauges_of_an_engine_that_refuses_our_canaries_cost_no_
         pod = scene.names_of("short")[0]
         scene.engines.change(pod, running=0.0, kv_usage=0.0, canary_status=status)
         scene.engines.rewrite[pod] = replaced(**FROZEN)
-        await scene.run(900)
+        await scene.run(600)
         assert "Sick" not in {said for said, _ in scene.kept.seen[pod]}
         nothing_happened(scene)
 
@@ -121,7 +122,7 @@ async def test_s11_frozen_gauges_of_a_whole_pool_whose_engines_answer_cost_no_po
         for name in scene.names_of("short"):
             scene.engines.change(name, running=0.0, kv_usage=0.0)
             scene.engines.rewrite[name] = replaced(**{**FROZEN, "num_requests_running": running})
-        await scene.run(900)
+        await scene.run(600)
         assert not {said for seen in scene.kept.seen.values() for said, _ in seen} & {"Sick"}
         nothing_happened(scene)
 

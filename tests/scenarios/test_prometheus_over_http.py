@@ -6,8 +6,9 @@ results stand on the series that are asked for: memory and GPU use.
 
 import pytest
 
-from tests.scenarios.served import nothing_happened, replaced
+from tests.scenarios.served import replaced
 from tests.scenarios.served_prometheus import Series, measured
+from tests.scenarios.watched import nothing_happened
 
 ENGINE = {"container": "engine"}
 EMPTY: dict[str, tuple[str, ...]] = {

@@ -12,7 +12,8 @@ from kintsugi.core.reading import Unreadable
 from kintsugi.core.sample import read_sample
 from kintsugi.core.snapshot import Failure, Page
 from kintsugi.testing.fleet import Behaviour
-from tests.scenarios.served import nothing_happened, replaced, served, without
+from tests.scenarios.served import replaced, served, without
+from tests.scenarios.watched import nothing_happened
 
 # S15 ------------------------------------------------------------------------------------------------------------------
 

@@ -6,10 +6,15 @@ seeded generator.
 
 import random
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from kintsugi.core.snapshot import Failure
+from tests.frozen import Frozen
 from tests.unit.core.staging import Engine, Rank, Stage
+
+TRAINING = 4_200.0
+"""Ten minutes of warm-up are over before the first pass; then model and baselines need an hour."""
 
 
 @dataclass
@@ -85,3 +90,15 @@ def fleet(size: int, stage: Stage | None = None) -> StepFleet:
     """A pool of `size` workers that differ a little in speed."""
     workers = [Worker(f"pod-{n}", Engine([Rank()]), level=1.0 + 0.03 * n) for n in range(size)]
     return StepFleet(stage or Stage(), workers)
+
+
+@cache
+def _trained(size: int) -> Frozen[StepFleet]:
+    made = fleet(size)
+    made.run(TRAINING)
+    return Frozen.of(made)
+
+
+def trained(size: int) -> StepFleet:
+    """A pool whose model and baselines are learned; each caller gets one of its own."""
+    return _trained(size).copy()

@@ -4,13 +4,11 @@ Case 17 compares two implementations there. This product has one, and reads it i
 whose values are known already. These must agree.
 """
 
-import copy
 import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pytest
@@ -26,24 +24,9 @@ from kintsugi.core.sample import RankSample, Sample, read_sample
 from kintsugi.core.snapshot import Failure, Page
 from kintsugi.core.times import Times
 from tests.unit.core.staging import EPOCH, Engine, Rank, Stage, deployment, instance, snapshot
-from tests.unit.core.step_fleet import StepFleet, fleet
+from tests.unit.core.step_fleet import StepFleet, fleet, trained
 from tests.unit.core.test_collapsed import Fleet as QueueFleet
 from tests.unit.core.test_collapsed import sick_at
-
-TRAINING = 4_200.0
-
-
-@cache
-def _trained(size: int) -> StepFleet:
-    made = fleet(size)
-    made.run(TRAINING)
-    return made
-
-
-def trained(size: int) -> StepFleet:
-    """A pool whose model and baselines are learned; each case gets its own."""
-    return copy.deepcopy(_trained(size))
-
 
 Seen = list[tuple[float, dict[str, str]]]
 

@@ -1,6 +1,5 @@
 """`slow`: step duration at equal work, against the own past and against siblings (slow paper §9)."""
 
-import copy
 import json
 import math
 
@@ -10,29 +9,20 @@ from kintsugi.core.evidence import Memory
 from kintsugi.core.finding import Detector, Severity
 from kintsugi.core.learned import from_learned, learned
 from tests.unit.core.staging import EPOCH, Engine, Rank, Stage, deployment
-from tests.unit.core.step_fleet import StepFleet, Worker, fleet
-
-TRAINING = 4_200.0
-"""Ten minutes of warm-up are over before the first pass; then model and baselines need an hour."""
+from tests.unit.core.step_fleet import TRAINING, StepFleet, Worker, fleet, trained
 
 
-def trained(size: int) -> StepFleet:
-    made = fleet(size)
-    made.run(TRAINING)
-    return made
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def three() -> StepFleet:
     return trained(3)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def two() -> StepFleet:
     return trained(2)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def one() -> StepFleet:
     return trained(1)
 
@@ -53,7 +43,7 @@ def reasons(played: StepFleet, uid: str) -> set[str]:
 
 
 def test_a_healthy_pool_has_no_finding_for_an_hour(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
 
     seen = played.run(3_600)
 
@@ -62,7 +52,7 @@ def test_a_healthy_pool_has_no_finding_for_an_hour(three: StepFleet) -> None:
 
 
 def test_steps_two_and_a_half_times_as_long_are_sick_after_ten_minutes(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 2.5
 
     seen = played.run(700)
@@ -77,7 +67,7 @@ def test_steps_two_and_a_half_times_as_long_are_sick_after_ten_minutes(three: St
 
 
 def test_steps_at_the_line_itself_are_suspect_at_least(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 1.67
 
     seen = played.run(700)
@@ -86,7 +76,7 @@ def test_steps_at_the_line_itself_are_suspect_at_least(three: StepFleet) -> None
 
 
 def test_the_finding_shows_what_convinced(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 2.5
 
     played.run(700)
@@ -102,7 +92,7 @@ def test_the_finding_shows_what_convinced(three: StepFleet) -> None:
 
 
 def test_a_whole_pool_slow_at_once_is_the_pools_finding_and_nobodys_sickness(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     for worker in played.workers:
         worker.factor = 2.5
 
@@ -114,7 +104,7 @@ def test_a_whole_pool_slow_at_once_is_the_pools_finding_and_nobodys_sickness(thr
 
 
 def test_a_pool_of_two_without_a_readable_sibling_is_unknown_and_resumes_with_it(two: StepFleet) -> None:
-    played = copy.deepcopy(two)
+    played = two
     played.workers[0].factor = 2.5
     played.workers[1].lost = True
 
@@ -129,7 +119,7 @@ def test_a_pool_of_two_without_a_readable_sibling_is_unknown_and_resumes_with_it
 
 
 def test_a_pool_of_one_is_suspect_for_ever_and_never_sick(one: StepFleet) -> None:
-    played = copy.deepcopy(one)
+    played = one
     played.workers[0].factor = 2.5
 
     seen = played.run(3_600)
@@ -140,7 +130,7 @@ def test_a_pool_of_one_is_suspect_for_ever_and_never_sick(one: StepFleet) -> Non
 
 
 def test_a_neighbour_of_450_s_makes_nobody_sick(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[2].factor = 2.5
     during = played.run(450)
     played.workers[2].factor = 1.0
@@ -149,7 +139,7 @@ def test_a_neighbour_of_450_s_makes_nobody_sick(three: StepFleet) -> None:
 
 
 def test_two_neighbours_of_250_s_with_200_s_between_make_nobody_sick(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     seen = []
     for factor, seconds in ((2.5, 250), (1.0, 200), (2.5, 250), (1.0, 600)):
         played.workers[2].factor = factor
@@ -159,7 +149,7 @@ def test_two_neighbours_of_250_s_with_200_s_between_make_nobody_sick(three: Step
 
 
 def test_half_the_tokens_per_second_at_the_same_step_time_is_healthy(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].acceptance = 0.5
 
     seen = played.run(1_200)
@@ -169,7 +159,7 @@ def test_half_the_tokens_per_second_at_the_same_step_time_is_healthy(three: Step
 
 
 def test_four_times_longer_prompts_on_one_instance_are_healthy(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].prompt_factor = 4.0
 
     seen = played.run(1_200)
@@ -179,7 +169,7 @@ def test_four_times_longer_prompts_on_one_instance_are_healthy(three: StepFleet)
 
 
 def test_a_recovered_instance_is_positively_cleared(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 2.5
     played.run(700)
     played.workers[1].factor = 1.0
@@ -191,7 +181,7 @@ def test_a_recovered_instance_is_positively_cleared(three: StepFleet) -> None:
 
 
 def test_a_sick_instance_that_can_not_be_read_is_unknown_and_not_cleared(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 2.5
     played.run(700)
     played.workers[1].lost = True
@@ -204,7 +194,7 @@ def test_a_sick_instance_that_can_not_be_read_is_unknown_and_not_cleared(three: 
 
 
 def test_preempted_requests_that_wait_make_the_window_unknown(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     rank = played.workers[1].engine.ranks[0]
     rank.itl_count += 60
     rank.long_gaps += 60
@@ -217,7 +207,7 @@ def test_preempted_requests_that_wait_make_the_window_unknown(three: StepFleet) 
 
 
 def test_an_operator_restart_keeps_the_baseline_and_starts_the_evidence_anew(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 2.5
     played.run(550)
     played.stage.memory = from_learned(json.loads(json.dumps(learned(played.stage.memory))))
@@ -232,7 +222,7 @@ def test_an_operator_restart_keeps_the_baseline_and_starts_the_evidence_anew(thr
 def test_siblings_that_began_while_all_were_slow_are_no_witnesses_against_an_older_one(
     three: StepFleet,
 ) -> None:
-    played = copy.deepcopy(three)
+    played = three
     for worker in played.workers:
         worker.factor = 2.2
     for worker in played.workers[1:]:
@@ -244,7 +234,7 @@ def test_siblings_that_began_while_all_were_slow_are_no_witnesses_against_an_old
 
 
 def test_without_the_store_nothing_is_known_for_half_an_hour(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 2.5
     played.stage.memory = Memory()
 
@@ -275,7 +265,7 @@ def test_the_learned_part_survives_a_round_trip(three: StepFleet) -> None:
 
 
 def test_a_wall_clock_that_jumps_an_hour_changes_nothing(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1].factor = 2.5
     seen = played.run(300)
     played.stage.clock_jump = 3_600.0
@@ -289,7 +279,7 @@ def test_a_wall_clock_that_jumps_an_hour_changes_nothing(three: StepFleet) -> No
 
 
 def test_passes_that_come_late_leave_unknown_slots(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
 
     played.look(late_by=20.0)
 
@@ -312,7 +302,7 @@ def test_slow_since_the_start_is_advice_only() -> None:
 
 
 def test_a_replacement_as_slow_as_its_predecessor_is_suspect_within_its_probation(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1] = Worker("pod-1", Engine([Rank()]), factor=2.5)
     born = EPOCH + played.stage.mono
     played.changes["pod_1"] = {"started_at": born, "ready_since": born}
@@ -326,7 +316,7 @@ def test_a_replacement_as_slow_as_its_predecessor_is_suspect_within_its_probatio
 
 
 def test_a_good_replacement_is_healthy_through_its_probation(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     played.workers[1] = Worker("pod-1", Engine([Rank()]), level=1.1)
     born = EPOCH + played.stage.mono
     played.changes["pod_1"] = {"started_at": born, "ready_since": born}
@@ -338,7 +328,7 @@ def test_a_good_replacement_is_healthy_through_its_probation(three: StepFleet) -
 
 
 def test_a_creep_of_sixty_percent_over_two_hours_is_found(two: StepFleet) -> None:
-    played = copy.deepcopy(two)
+    played = two
     seen = []
     for minute in range(120):
         played.workers[1].factor = math.exp(minute / 120 * -math.log(0.4))
@@ -350,7 +340,7 @@ def test_a_creep_of_sixty_percent_over_two_hours_is_found(two: StepFleet) -> Non
 
 
 def test_a_slower_revision_that_joins_is_measured_by_a_model_of_its_own(three: StepFleet) -> None:
-    played = copy.deepcopy(three)
+    played = three
     newcomer = Worker("pod-new", Engine([Rank()]), level=1.6)
     played.workers.append(newcomer)
     played.changes["pod_new"] = {"revision": "r2", "started_at": EPOCH + 1, "ready_since": EPOCH + 1}
