@@ -61,7 +61,7 @@ async def test_s17_a_queue_that_every_engine_has_removes_nobody() -> None:
     scene = await warm({"short": 3}, then=5, healing=FAST, seconds=3600)
     for name in scene.names_of("short"):
         scene.engines.change(name, running=1.0, waiting=20.0, kv_usage=0.05, answer_seconds=10_000.0)
-    await scene.run(1800)
+    await scene.run(900)
     assert scene.removals() == []
 
 

@@ -18,7 +18,7 @@ async def test_errors_that_follow_one_clients_requests_remove_nobody() -> None:
     scene = await warm({"short": 3}, then=5)
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, errors=0.5)
-    await scene.run(1800)
+    await scene.run(900)
     assert scene.removals() == []
     assert {each.verdict for each in scene.status.instances} == {"Healthy"}
 
@@ -27,7 +27,7 @@ async def test_errors_that_the_whole_pool_has_remove_nobody() -> None:
     scene = await warm({"short": 3}, then=5)
     for name in scene.names_of("short"):
         scene.engines.change(name, errors=0.5, canary_errors=0.5)
-    await scene.run(1800)
+    await scene.run(900)
     assert scene.removals() == []
 
 
