@@ -22,7 +22,7 @@ from tests.frozen import copied
 PACE = 30.0
 """Seconds between two passes where a scenario does not measure in seconds: a sixth of the cost of 5."""
 UNHURRIED = 15.0
-"""Seconds between two passes of an attempt of which only the end is asked: evidence may have gaps of 30."""
+"""Seconds between two passes where only the end of an attempt is asked: evidence may have gaps of 30."""
 
 STATUS = "status DeepSeekV4Deployment chat"
 LEARNED = "apply ConfigMap chat-kintsugi-learned"
@@ -77,14 +77,14 @@ class Scene(Rehearsal):
     async def run_until(self, condition: Any, within: float, every: float | None = None) -> float:
         return await super().run_until(condition, within, every or self.pace)
 
-    async def until_done(self, within: float = 3600.0) -> Remediation:
-        """Run until no attempt is under way any more, with passes in no hurry; the newest one."""
+    async def until_done(self, within: float = 3600.0, every: float | None = None) -> Remediation:
+        """Run until no attempt is under way any more; the newest one."""
 
         def over(_: Rehearsal) -> bool:
             phases = self.phases()
             return bool(phases) and set(phases) == {"Done"}
 
-        await self.run_until(over, within, max(self.pace, UNHURRIED))
+        await self.run_until(over, within, every)
         return self.newest()
 
     async def until_removed(self, count: int = 1, within: float = 3600.0) -> float:

@@ -1,7 +1,7 @@
 """The rung Compact: an engine gives cached allocator memory back, in place."""
 
 from kintsugi.testing.fleet import Behaviour
-from tests.scenarios.stage import Scene, warm
+from tests.scenarios.stage import UNHURRIED, Scene, warm
 
 
 async def compactable(after: float = 0.05) -> Scene:
@@ -45,7 +45,7 @@ async def test_memory_that_does_not_fall_by_compaction_is_cured_by_a_new_pod() -
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, fragmentation=0.4)
     await scene.until_removed(within=2400)
-    await scene.until_done()
+    await scene.until_done(every=UNHURRIED)
     told = [
         (mend.spec.remedy, mend.status.outcome)
         for mend in sorted(scene.remediations(), key=lambda m: m.spec.attempt)

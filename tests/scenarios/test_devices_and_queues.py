@@ -1,6 +1,6 @@
 """GPUs that fall sick under a running engine (S55), and queues that no load explains (S17)."""
 
-from tests.scenarios.stage import Scene, warm
+from tests.scenarios.stage import UNHURRIED, Scene, warm
 
 FAST = {"storm": {"holdSeconds": 60}}
 
@@ -52,7 +52,7 @@ async def test_s17_an_engine_that_lets_hardly_anybody_in_is_replaced() -> None:
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, running=1.0, waiting=20.0, kv_usage=0.05, answer_seconds=10_000.0)
     assert await scene.until_withdrawn(victim) <= 400
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert (done.spec.trigger, done.status.outcome) == ("starvedAdmission", "Cured")
     assert scene.removals() == [victim]
 

@@ -8,7 +8,7 @@ import pytest
 from kintsugi.core import names
 from kintsugi.core.ladder import SAME_NODE_REMEDIES
 from kintsugi.core.moment import moment
-from tests.scenarios.stage import Scene, warm
+from tests.scenarios.stage import UNHURRIED, Scene, warm
 
 FAST = {"storm": {"holdSeconds": 60}}
 HOST = names.HOSTNAME_LABEL
@@ -42,7 +42,7 @@ async def test_s55_an_instance_with_a_sick_gpu_is_moved_to_another_node() -> Non
     victim = scene.names_of("short")[0]
     node, uids = scene.node(victim), scene.uids()
     set_health(scene, victim, "Unhealthy")
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert (done.spec.trigger, done.spec.remedy, done.status.outcome) == (
         "deviceHealth",
         "RecreateElsewhere",
@@ -83,7 +83,7 @@ async def test_avoidance_is_taken_out_when_the_strike_expires_and_moves_no_pod()
     scene = await warm({"short": 3}, then=5)
     victim = scene.names_of("short")[0]
     set_health(scene, victim, "Unhealthy")
-    await scene.until_done()
+    await scene.until_done(every=UNHURRIED)
     uids = scene.uids()
     assert avoided(scene)
     await scene.run(7200, every=60)
@@ -104,7 +104,7 @@ async def test_a_user_s_own_terms_each_get_the_requirement_and_get_rid_of_it_aga
     victim = scene.names_of("short")[0]
     node = scene.node(victim)
     set_health(scene, victim, "Unhealthy")
-    await scene.until_done()
+    await scene.until_done(every=UNHURRIED)
     ours = {"key": HOST, "operator": "NotIn", "values": [node]}
     terms = affinity(scene)["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert [term["matchExpressions"][-1] for term in terms["nodeSelectorTerms"]] == [ours, ours]
@@ -128,7 +128,7 @@ async def test_s55_without_room_on_another_node_a_sick_gpu_that_serves_is_left_a
     assert scene.node(victim) in said.message
     assert scene.remediations() == [], "nothing was begun that could not be ended"
     scene.cluster.add_node("node9", gpus=1)
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert done.status.replacement is not None
     assert scene.node(done.status.replacement.name) == "node9"
 
@@ -139,7 +139,7 @@ async def test_s55_without_room_elsewhere_another_fault_of_it_is_cured_in_place(
     set_health(scene, victim, "Unhealthy")
     await scene.run(120)
     scene.engines.change(victim, errors=0.5, canary_errors=0.5)
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert (done.spec.trigger, done.spec.remedy) == ("errors", "Recreate")
     assert scene.removals() == [victim]
 
@@ -153,7 +153,7 @@ async def test_s55_another_fault_of_an_instance_with_a_sick_gpu_moves_it_too() -
     set_health(scene, victim, "Unhealthy")
     await scene.run(120)
     scene.engines.change(victim, errors=0.5, canary_errors=0.5)
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert (done.spec.trigger, done.spec.remedy) == ("errors", "RecreateElsewhere")
     assert done.status.replacement is not None
     assert scene.node(done.status.replacement.name) != node
@@ -165,7 +165,7 @@ async def test_s55_recovery_while_it_is_held_gives_the_instance_back() -> None:
     set_health(scene, victim, "Unhealthy")
     await scene.until_withdrawn(victim)
     set_health(scene, victim, "Healthy")
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert done.status.outcome == "Cancelled"
     assert (scene.removals(), scene.rotation(victim)) == ([], "in")
     assert scene.status.remediations.strikes == ()
@@ -180,7 +180,7 @@ async def test_a_fault_that_comes_back_within_the_memory_is_moved_and_then_given
         where.append(scene.node(victim))
         scene.engines.change(victim, hung=True)
         await scene.until_removed(len(where))
-        done = await scene.until_done()
+        done = await scene.until_done(every=UNHURRIED)
         assert (done.spec.remedy, done.status.outcome) == (remedy, "Cured")
         assert done.status.replacement is not None
         victim = done.status.replacement.name
@@ -189,7 +189,7 @@ async def test_a_fault_that_comes_back_within_the_memory_is_moved_and_then_given
     scene.engines.change(last, hung=True)
     await scene.until_withdrawn(last)
     assert scene.condition("Degraded")[1] != "Exhausted", "a pause of a minute is no reason to give up"
-    given_up = await scene.until_done()
+    given_up = await scene.until_done(every=UNHURRIED)
     await scene.run(60)
     assert (given_up.spec.remedy, given_up.status.outcome) == ("GiveUp", "Exhausted")
     assert given_up.spec.attempt == 3
@@ -210,7 +210,7 @@ async def test_a_person_lets_healing_begin_anew_where_it_gave_up() -> None:
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, hung=True)
     await scene.until_removed()
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert done.status.replacement is not None
     heir = done.status.replacement.name
     scene.engines.change(heir, hung=True)
@@ -232,7 +232,7 @@ async def test_a_second_strike_within_the_week_lasts_longer() -> None:
         pod = next(p for p in scene.names_of("short") if scene.node(p) == "node1")
         set_health(scene, pod, "Unhealthy")
         await scene.until_removed(number)
-        await scene.until_done()
+        await scene.until_done(every=UNHURRIED)
         entry = next(s for s in scene.status.remediations.strikes if s.node == "node1" and not s.device)
         assert entry.expires_at is not None
         assert entry.last_at is not None

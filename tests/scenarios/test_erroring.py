@@ -1,6 +1,6 @@
 """Engines that answer with errors: which is replaced, and which is left alone."""
 
-from tests.scenarios.stage import warm
+from tests.scenarios.stage import UNHURRIED, warm
 
 
 async def test_an_engine_that_fails_half_of_its_requests_and_canaries_is_replaced() -> None:
@@ -8,7 +8,7 @@ async def test_an_engine_that_fails_half_of_its_requests_and_canaries_is_replace
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, errors=0.5, canary_errors=0.5)
     assert await scene.until_withdrawn(victim) <= 300
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert (done.status.outcome, scene.removals()) == ("Cured", [victim])
     assert done.spec.trigger == "errors"
     assert scene.engines.asked, "the replacement answered a real request"
@@ -37,7 +37,7 @@ async def test_an_engine_that_recovers_in_the_hold_is_given_back() -> None:
     scene.engines.change(victim, errors=0.5, canary_errors=0.5)
     await scene.until_withdrawn(victim)
     scene.engines.change(victim, errors=0.0, canary_errors=0.0)
-    done = await scene.until_done()
+    done = await scene.until_done(every=UNHURRIED)
     assert (done.status.outcome, scene.removals()) == ("Cancelled", [])
     assert scene.rotation(victim) == "in"
 
