@@ -273,6 +273,6 @@ class Pod:
         )
 
 
-def shares(pods: Iterable[Pod], t: float) -> list[tuple[Pod, int]]:
+def shares(pods: Iterable[Pod], t: float) -> list[tuple[Pod, RankEngine]]:
     """Where a request may go: every rank of every pod that serves."""
-    return [(pod, rank) for pod in pods if pod.serves(t) for rank in range(len(pod.engines))]
+    return [(pod, engine) for pod in pods if pod.serves(t) for engine in pod.engines]

@@ -6,6 +6,7 @@ ends; the first token counts as generated, and only later ones have a time betwe
 """
 
 import heapq
+import math
 import random
 from collections import deque
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ MOST_INSIDE = 2_000
 """With this many requests inside clients that come go away again."""
 MOST_STEPS_AT_ONCE = 250
 MOST_CHUNKS_AT_ONCE = 8
+NEVER = 2**63
+"""A step that is not reached."""
 
 
 @dataclass(slots=True)
@@ -141,142 +144,154 @@ class RankEngine:
     def advance(self, t: float, until: float, slow: float) -> None:
         """Work from `t` to `until`; every step takes `slow` times as long.
 
-        A good part of a suite's time is spent here, so the common case, steps that only decode, is written out.
+        Half of a suite's time is spent here: what every request goes through is written out, on local variables that
+        go back at the end.
         """
-        inbox, queue, running, s = self.inbox, self.queue, self._running, self.shown
-        table, deep, accepted = self._table, self.cost.context / self.limits.kv_tokens, self.limits.accepted
+        inbox, queue, running, prefill = self.inbox, self.queue, self._running, self._prefill
+        if not (running or inbox or queue or prefill is not None):
+            self._carry = self._late = 0.0
+            return
+        limits, costs, table, s = self.limits, self.cost, self._table, self.shown
+        kv_tokens, seqs, largest, accepted = limits.kv_tokens, limits.seqs, limits.chunk, limits.accepted
+        deep, paced = costs.context / kv_tokens, self.admit_every
+        clock, held, reserved, left = self._clock, self._held, self._reserved, self._left
+        carry, late, full, load = self._carry, self._late, self._full, self.load
+        made, generated, spent, gaps = s.steps, s.generation_tokens, s.itl_sum, s.itl_count
+        arrives = inbox[0].at if inbox else math.inf
+        ends = running[0][0] if running else NEVER
         moved = False
         while t < until:
-            while inbox and inbox[0].at <= t:
+            while arrives <= t:
                 queue.append(inbox.popleft())
-            if queue and self._prefill is None and (not self._full or self.admit_every):
-                self._admit(t)
-            n, prefill, late = len(running), self._prefill, self._late
-            cost = table[n] + deep * self._held
+                arrives = inbox[0].at if inbox else math.inf
+            n = len(running)
+            if queue and prefill is None and (paced or not full):
+                first = queue[0]
+                room = not n or reserved + first.prompt + first.output <= kv_tokens
+                if self._may_enter(t) if paced else room and n < seqs:
+                    prefill = queue.popleft()
+                    left = first.computed or 1
+                    held += first.prompt - first.computed
+                    reserved += first.prompt + first.output
+                else:
+                    full = True
+            cost = table[n] + deep * held
             chunk = 0
             if prefill is not None:
-                chunk, steps = self._next(n)
-                depth = (prefill.prompt - self._left + chunk / 2) / self.limits.kv_tokens
-                cost += chunk * (self.cost.prompt + self.cost.attention * depth)
+                if largest is None or left <= largest - n:
+                    chunk, steps = left, 1
+                else:
+                    chunk, steps = _chunks(left, largest, n, ends - clock)
+                depth = (prefill.prompt - left + chunk / 2) / kv_tokens
+                cost += chunk * (costs.prompt + costs.attention * depth)
             elif n:
-                steps = running[0][0] - self._clock
+                steps = ends - clock
                 steps = min(steps, MOST_STEPS_AT_ONCE)
             else:
-                if inbox and inbox[0].at < until:
-                    t = inbox[0].at
+                if arrives < until:
+                    t = arrives
                     continue
-                self._carry = self._late = 0.0
+                carry = late = 0.0
                 break
             cost *= slow
             if late:
                 steps = 1
-            elif inbox and not self._full:
-                to_next = int((inbox[0].at - t) / cost)
+            elif steps > 1 and inbox and not full:
+                to_next = int((arrives - t) / cost)
                 if to_next < steps:
-                    steps = max(1, to_next)
-            need = steps * cost - self._carry
+                    steps = to_next or 1
+            need = steps * cost - carry
             if t + need > until:
-                steps = int((until - t + self._carry) / cost)
+                steps = int((until - t + carry) / cost)
                 if steps < 1:
-                    self._carry += until - t
+                    carry += until - t
                     break
-                need = steps * cost - self._carry
+                need = steps * cost - carry
             t += need
-            self._carry = self._late = 0.0
             moved = True
             if n:
                 tokens = n * steps
-                self._clock += steps
-                self._held += tokens * accepted
-                s.steps += steps
-                s.generation_tokens += tokens * accepted
-                s.itl_count += tokens
-                s.itl_sum += tokens * cost + n * late
+                clock += steps
+                held += tokens * accepted
+                made += steps
+                generated += tokens * accepted
+                gaps += tokens
+                spent += tokens * cost + n * late
                 if cost + late >= LONG_GAP_SECONDS:
                     s.itl_gap += max(e for e in GAP_EDGES if e <= cost + late) * (n if late else tokens)
+            carry = late = 0.0
             if prefill is not None:
-                self._compute(prefill, chunk * steps, n, t)
-            while running and running[0][0] <= self._clock:
-                self._finish(heapq.heappop(running)[2])
+                tokens = chunk * steps
+                left -= tokens
+                held += tokens if left >= 0 else tokens + left
+                if left <= 0:
+                    done, prefill = prefill, None
+                    s.prompt_tokens += done.prompt
+                    s.prefix_queries += done.prompt
+                    s.prefix_hits += done.prompt - done.computed
+                    if not n:
+                        made += 1
+                    if done.canary and self._fails(done):
+                        self.failed_canaries.append((done.canary, t))
+                        s.failed += 1
+                        load, full = load - 1, False
+                        held, reserved = _without(done, 0, held, reserved) if n else (0.0, 0.0)
+                    else:
+                        s.first_tokens += 1
+                        generated += 1
+                        held += 1
+                        self._begin(done, clock, t)
+                        ends = running[0][0]
+            while ends <= clock:
+                gone = heapq.heappop(running)[2]
+                ends = running[0][0] if running else NEVER
+                load, full = load - 1, False
+                if running or prefill is not None:
+                    held, reserved = _without(gone, gone.output, held, reserved)
+                else:
+                    held = reserved = 0.0
+                if (gone.fails or self.failing) and not gone.canary and self._fails(gone):
+                    s.failed += 1
+                else:
+                    s.finished += 1
+        self._prefill, self._left, self._clock = prefill, left, clock
+        self._held, self._reserved = held, reserved
+        self._carry, self._late, self._full, self.load = carry, late, full, load
         if moved:
-            s.running = float(len(running) + (self._prefill is not None))
+            s.steps, s.generation_tokens, s.itl_sum, s.itl_count = made, generated, spent, gaps
+            s.running = float(len(running) + (prefill is not None))
             s.waiting = float(len(queue))
-            s.kv_usage = min(1.0, self._held / self.limits.kv_tokens)
+            s.kv_usage = min(1.0, held / kv_tokens)
 
-    def _next(self, n: int) -> tuple[int, int]:
-        """Prompt tokens of each of the next steps, and how many of them are alike, while a prompt is computed."""
-        most = self.limits.chunk
-        if most is None or self._left <= most - n:
-            return self._left, 1
-        chunk = most - n if most > n else 1
-        whole = self._left // chunk
-        whole = min(whole, MOST_CHUNKS_AT_ONCE)
-        if n and whole > self._running[0][0] - self._clock:
-            whole = self._running[0][0] - self._clock
-        return chunk, max(1, whole)
+    def _may_enter(self, t: float) -> bool:
+        """Whether a scheduler that takes one at a time, with a pause between two, takes the next one now."""
+        if self._running or t < self._admit_at:
+            return False
+        self._admit_at = t + self.admit_every
+        return True
 
-    def _admit(self, t: float) -> None:
-        first, limits = self.queue[0], self.limits
-        room = not self._running or self._reserved + first.prompt + first.output <= limits.kv_tokens
-        if self.admit_every:
-            room = not self._running and t >= self._admit_at
-            self._admit_at = t + self.admit_every if room else self._admit_at
-        if len(self._running) >= limits.seqs or not room:
-            self._full = True
-            return
-        self._prefill = self.queue.popleft()
-        self._left = max(1, first.computed)
-        self._held += first.prompt - first.computed
-        self._reserved += first.prompt + first.output
-
-    def _compute(self, request: Request, tokens: int, decoding: int, t: float) -> None:
-        self._left -= tokens
-        self._held += tokens if self._left >= 0 else tokens + self._left
-        if self._left > 0:
-            return
-        s = self.shown
-        self._prefill = None
-        s.prompt_tokens += request.prompt
-        s.prefix_queries += request.prompt
-        s.prefix_hits += request.prompt - request.computed
-        if not decoding:
-            s.steps += 1
-        if request.canary and self._fails(request):
-            self._leave(request, 0)
-            self.failed_canaries.append((request.canary, t))
-            s.failed += 1
-            return
-        s.first_tokens += 1
-        s.generation_tokens += 1
-        self._held += 1
-        if request.output <= 1:
-            self._finish(request)
-            if request.canary:
-                self.answered.append((request.canary, t))
-            return
-        self._number += 1
-        steps = round((request.output - 1) / self.limits.accepted) or 1
-        heapq.heappush(self._running, (self._clock + steps, self._number, request))
-
-    def _finish(self, request: Request) -> None:
-        self._leave(request, request.output)
-        if (request.fails or self.failing) and not request.canary and self._fails(request):
-            self.shown.failed += 1
-        else:
-            self.shown.finished += 1
+    def _begin(self, request: Request, clock: int, t: float) -> None:
+        """Its first token is out. One that wants no more of them is the next to leave."""
+        steps = 0
+        if request.output > 1:
+            self._number += 1
+            steps = round((request.output - 1) / self.limits.accepted) or 1
+        elif request.canary:
+            self.answered.append((request.canary, t))
+        heapq.heappush(self._running, (clock + steps, self._number if steps else 0, request))
 
     def _fails(self, request: Request) -> bool:
         return request.fails or (self.failing > 0 and self._luck.random() < self.failing)
 
-    def _leave(self, request: Request, output: int) -> None:
-        self.load -= 1
-        self._full = False
-        if not self._running and self._prefill is None:
-            self._held = self._reserved = 0.0
-            return
-        held, reserved = (
-            self._held - request.prompt - output,
-            self._reserved - request.prompt - request.output,
-        )
-        self._held = max(0.0, held)
-        self._reserved = max(0.0, reserved)
+
+def _chunks(left: int, largest: int, decoding: int, steps: int) -> tuple[int, int]:
+    """Prompt tokens of each of the next steps, and how many of them are alike, while a prompt of which `left` tokens
+    are left is computed in chunks of at most `largest`; after `steps` one of the `decoding` ends."""
+    chunk = largest - decoding if largest > decoding else 1
+    return chunk, max(1, min(left // chunk, MOST_CHUNKS_AT_ONCE, steps))
+
+
+def _without(request: Request, output: int, held: float, reserved: float) -> tuple[float, float]:
+    """Tokens held and reserved once `request`, which has `output` tokens, has left."""
+    held, reserved = held - request.prompt - output, reserved - request.prompt - request.output
+    return max(0.0, held), max(0.0, reserved)

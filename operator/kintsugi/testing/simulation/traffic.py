@@ -2,6 +2,7 @@
 
 import math
 import random
+from functools import lru_cache
 from statistics import NormalDist
 
 from kintsugi.testing.simulation.rank import Request
@@ -15,6 +16,9 @@ BURSTS_PER_HOUR = 0.3
 MINUTE = 60.0
 MOST_ARRIVALS = 400
 """Of one tick; clients beyond that have gone away."""
+SHORTEST = 8
+"""Tokens of a prompt."""
+MOST_OUTPUT = 8_192
 NORMALS = 4_096
 NORMAL = tuple(NormalDist().inv_cdf((n + 0.5) / NORMALS) for n in range(NORMALS))
 """The standard normal distribution in as many equal shares, up to 3.7 deviations: a draw takes a fifth of the time that
@@ -87,23 +91,31 @@ class Traffic:
 
     def arrivals(self, t: float, seconds: float) -> list[Request]:
         """The requests that come between `t` and `t + seconds`, in order."""
-        count = min(MOST_ARRIVALS, poisson(self._luck, self.rate(t) * seconds))
-        draw = self._luck.random
-        return [self.request(at) for at in sorted(t + seconds * draw() for _ in range(count))]
-
-    def request(self, at: float) -> Request:
-        """One request."""
         draw, temper = self._luck.random, self._temper
-        normal = NORMAL[int(NORMALS * draw())]
-        prompt = int(math.exp(self._prompt + self._shift + temper.prompt_spread * normal))
-        prompt = 8 if prompt < 8 else min(prompt, self._longest)
-        hits = temper.hits * draw() * 1.25
-        if temper.giants and draw() < temper.giants:
-            prompt, hits = temper.longest, 0.0
-        output = int(math.exp(self._output + temper.output_spread * NORMAL[int(NORMALS * draw())]))
-        output = 1 if output < 1 else min(output, 8192)
-        fails = self.failing > 0 and draw() < self.failing
-        return Request(prompt, int(prompt * (1 - hits)) or 1, output, at, fails)
+        count = min(MOST_ARRIVALS, poisson(self._luck, self.rate(t) * seconds))
+        times = sorted([t + seconds * draw() for _ in range(count)])
+        if not times:
+            return []
+        hits, giants, failing = temper.hits, temper.giants, self.failing
+        prompts = lengths(self._prompt + self._shift, temper.prompt_spread, SHORTEST, self._longest)
+        outputs = lengths(self._output, temper.output_spread, 1, MOST_OUTPUT)
+        found = []
+        for at in times:
+            prompt = prompts[int(NORMALS * draw())]
+            hit = hits * draw() * 1.25
+            if giants and draw() < giants:
+                prompt, hit = temper.longest, 0.0
+            output = outputs[int(NORMALS * draw())]
+            fails = failing > 0 and draw() < failing
+            found.append(Request(prompt, int(prompt * (1 - hit)) or 1, output, at, fails))
+        return found
+
+
+@lru_cache(maxsize=64)
+def lengths(center: float, spread: float, least: int, most: int) -> tuple[int, ...]:
+    """Tokens, for each equal share of a lognormal distribution whose logarithm has this center and spread."""
+    drawn = [int(math.exp(center + spread * normal)) for normal in NORMAL]
+    return tuple([least if tokens < least else min(tokens, most) for tokens in drawn])
 
 
 def poisson(luck: random.Random, mean: float) -> int:

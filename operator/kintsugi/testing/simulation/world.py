@@ -91,16 +91,18 @@ class World:
         if not targets:
             return
         draw, count = self.luck.random, len(targets)
+        two = count > 1 and self.least_request
+        sticky = self.pods[self._sticky % len(self.pods)] if t < self._sticky_until else None
         for request in self.traffic.arrivals(t, seconds):
-            pod, rank = targets[int(draw() * count)]
-            if count > 1 and self.least_request:
-                other, its_rank = targets[int(draw() * count)]
-                if other.engines[its_rank].load < pod.engines[rank].load:
-                    pod, rank = other, its_rank
-            if t < self._sticky_until and pod is self.pods[self._sticky % len(self.pods)]:
+            pod, engine = targets[int(draw() * count)]
+            if two:
+                other = targets[int(draw() * count)]
+                if other[1].load < engine.load:
+                    pod, engine = other
+            if pod is sticky:
                 request.prompt = min(self.temper.longest, int(request.prompt * self._sticky_factor) + 1)
                 request.computed = min(request.prompt, int(request.computed * self._sticky_factor) + 1)
-            pod.engines[rank].take(request)
+            engine.take(request)
 
     def _befall(self, t: float, seconds: float) -> None:
         """What happens to the pool as a whole."""
