@@ -9,8 +9,6 @@ from kintsugi.core.pod.seconds import UNKNOWN_START_SECONDS, start_budget_second
 
 LATE_FLOOR: Final = 2.0
 """Real seconds: even in a rehearsal our loop is not called late below this, since a busy machine delays any loop."""
-RECENT_SLACK: Final = 0.5
-"""Real seconds that a pass takes before it looks at the age of its own pages."""
 RECENT_FLOOR: Final = 4.0
 """Real seconds: even in a rehearsal a page of this age is recent, being the last before a loop that was just in time."""
 GAP_FLOOR: Final = 4.0
@@ -41,6 +39,8 @@ class Times:
     """A last canary goes out this long before the removal time."""
     canary_idle: float = 60.0
     """One canary each, to an engine that shows no work and no step."""
+    recent: float = 10.5
+    """A page of this age at most proves something of now: two intervals (hang §1.3), and half a second for the pass."""
     readable_gap: float = 30.0
     """A gap between readable scrapes longer than this counts for nothing."""
     kv_only_progress: float = 600.0
@@ -141,11 +141,6 @@ class Times:
         """Seconds of lateness of our own loop beyond which no clock of the judge may go on."""
         return max(self.loop_late, LATE_FLOOR)
 
-    @property
-    def recent(self) -> float:
-        """Seconds of age up to which a page proves something of now: two intervals (hang §1.3)."""
-        return max(2 * self.scrape_interval + RECENT_SLACK, RECENT_FLOOR)
-
     def sped_up(self, factor: float) -> "Times":
         """Every time divided by `factor` (≥ 1), for a rehearsal. Counts of samples stay."""
         if factor < 1:
@@ -171,6 +166,7 @@ def effective_times(spec: DeploymentSpec) -> Times:
     written = replace(
         plain,
         scrape_interval=interval,
+        recent=2 * interval + 0.5,
         readable_gap=max(plain.readable_gap, 1.2 * interval),
         fragmentation_gap=max(plain.fragmentation_gap, 1.2 * interval),
         stall_withdraw=withdraw,
@@ -197,6 +193,7 @@ def effective_times(spec: DeploymentSpec) -> Times:
     fast = written.sped_up(healing.speed_up)
     return replace(
         fast,
+        recent=max(fast.recent, min(RECENT_FLOOR, written.recent)),
         readable_gap=max(fast.readable_gap, GAP_FLOOR),
         fragmentation_gap=max(fast.fragmentation_gap, GAP_FLOOR),
     )

@@ -61,7 +61,7 @@ def test_a_rehearsal_divides_every_time_but_the_floors(factor: float) -> None:
     assert times.slow_own_following == 360
 
 
-@pytest.mark.parametrize(("interval", "recent"), [(5, 10.5), (30, 60.5)])
+@pytest.mark.parametrize(("interval", "recent"), [(1, 2.5), (5, 10.5), (30, 60.5)])
 def test_a_page_is_recent_for_two_intervals(interval: int, recent: float) -> None:
     assert effective_times(deployment(monitoring={"scrapeIntervalSeconds": interval}).spec).recent == recent
 
