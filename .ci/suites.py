@@ -72,6 +72,8 @@ class Started:
         self.suite = suite
         self._output = output
         self._reasons: deque[bytes] = deque(maxlen=MOST_REASONS)
+        self._shown = threading.Lock()
+        self._over = False
         self._began = time.monotonic()
         self._ended: float | None = None
         self._process = subprocess.Popen(
@@ -93,8 +95,11 @@ class Started:
         shown = sys.stdout.buffer if self._output is None else self._output
         with self._process.stdout as lines:
             for line in lines:
-                shown.write(line)
-                shown.flush()
+                with self._shown:
+                    if self._over:  # what the suite left running still talks
+                        continue
+                    shown.write(line)
+                    shown.flush()
                 if line.startswith(REASONS):
                     self._reasons.append(line.rstrip()[:MOST_BYTES])
 
@@ -109,10 +114,12 @@ class Started:
         if not in_time:
             self.stop()
         self._reader.join(LAST_WORDS)
-        if self._output is not None:
-            self._output.seek(0)
-            sys.stdout.buffer.write(self._output.read())
-            sys.stdout.flush()
+        with self._shown:
+            self._over = True
+            if self._output is not None:
+                self._output.seek(0)
+                sys.stdout.buffer.write(self._output.read())
+                sys.stdout.flush()
         ended = time.monotonic() if self._ended is None else self._ended
         code = self._process.returncode if in_time else None
         reasons = tuple(line.decode(errors="replace") for line in self._reasons)

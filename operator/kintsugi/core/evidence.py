@@ -44,6 +44,8 @@ class ProcessEvidence:
     first_seen: float
     ready_at: float | None = None
     """When it was first Ready, as far as known; None where it never was."""
+    unready_at: float | None = None
+    """When it was last seen not to have been Ready ever; None where it was Ready at first sight."""
     sample: Sample | None = None
     before: Sample | None = None
     """The readable page before `sample`."""
@@ -135,8 +137,12 @@ class Memory:
         found = self.processes.get(key)
         if found is None:
             found = self.processes[key] = new_process(key, mono, times)
-        if instance.ready and found.ready_at is None:
+        if found.ready_at is None and not instance.ready:
+            found.unready_at = mono
+        elif found.ready_at is None:
             ready_for = 0.0 if instance.ready_since is None else max(0.0, now - instance.ready_since)
+            if found.unready_at is not None:  # the kubelet's clock and ours may differ, what we saw does not
+                ready_for = min(ready_for, mono - found.unready_at)
             found.ready_at = mono - ready_for
         return found
 

@@ -77,12 +77,9 @@ def replacing(active: ActiveRemediation, world: World) -> Step:
         )
         return Step(said(again, "its replacement went away: waits for the next"))
     if replacement.ready:
-        ready = moment(replacement.ready_since or world.now)
-        return Step(
-            active.model_copy(
-                update={"phase": "Warming", "ready_at": ready, "message": "its replacement warms up"}
-            )
-        )
+        # Counted from here, since the kubelet's clock, which wrote `ready_since`, may be another than ours.
+        update = {"phase": "Warming", "ready_at": moment(world.now), "message": "its replacement warms up"}
+        return Step(active.model_copy(update=update))
     if replacement.waiting_reason in FATAL_WAITS or replacement.phase == "Failed":
         verdict = world.view.verdicts.get(replacement.uid)
         told = verdict.message if verdict and verdict.reason in KIND_NAMES else ""

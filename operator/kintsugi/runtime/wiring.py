@@ -144,6 +144,7 @@ class Operator:
                 await self._scheduler.close()
                 for key in self._known:
                     self._reconciler.forget(key)
+                self._clock.begin_anew()
             led = leads
             await self._pause(LEADER_PAUSE_SECONDS)
 

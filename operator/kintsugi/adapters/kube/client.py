@@ -28,8 +28,8 @@ from kintsugi.ports.errors import PortError, Unavailable
 Json: TypeAlias = dict[str, Any]
 Observer: TypeAlias = Callable[[str, str, str, float], None]
 """Called after each request with (verb, resource, outcome, seconds)."""
-Listener: TypeAlias = Callable[[float], None]
-"""Called with the server's time, in epoch seconds, on the thread of the request that was answered at that time."""
+Listener: TypeAlias = Callable[[float, float], None]
+"""Called with (the server's time in epoch seconds, seconds its answer took) on the thread of the request."""
 
 JSON_TYPE: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -41,8 +41,6 @@ REQUEST_TIMEOUT: Final = 15.0
 """Seconds without a byte; a whole call, its wait for a thread included, may take twice as long."""
 THREADS: Final = 16
 """Calls at once. Budgets limit healing, not the client (safety rule 28)."""
-PROMPT_SECONDS: Final = 1.0
-"""An answer that took longer says nothing of the server's time now: its `Date` may be that old."""
 
 _READ_RETRY: Final = urllib3.Retry(
     1, status=0, redirect=0, raise_on_status=False, respect_retry_after_header=False
@@ -186,8 +184,10 @@ class KubeClient:
             )
         except urllib3.exceptions.HTTPError as error:
             raise Unavailable(f"{request}: {type(error).__name__}: {error}") from error
-        if self._listener is not None and perf_counter() - began <= PROMPT_SECONDS:
-            _tell(self._listener, answer.headers)
+        if (
+            self._listener is not None and answer.status < 500
+        ):  # beyond, a proxy may speak, by a clock of its own
+            _tell(self._listener, answer.headers, perf_counter() - began)
         if answer.status >= 300:
             raise error_of(answer.status, answer.data, answer.headers, str(request), request.write)
         self._heed(request, answer.headers)
@@ -230,13 +230,14 @@ def path(api_version: str, plural: str, namespace: str = "", name: str = "", sub
     return root + "".join("/" + quote(part, safe="") for part in parts)
 
 
-def _tell(listener: Listener, headers: Mapping[str, str]) -> None:
+def _tell(listener: Listener, headers: Mapping[str, str], took: float) -> None:
     """What the server's clock said when it answered; a `Date` that is none says nothing."""
     try:
         said = parsedate_to_datetime(headers.get("Date", ""))
-    except ValueError:
+    except (ValueError, OverflowError):
         return
-    listener(said.timestamp())
+    if said.tzinfo is not None:
+        listener(said.timestamp(), took)
 
 
 def _attempt_of(body: Json | None) -> str:
