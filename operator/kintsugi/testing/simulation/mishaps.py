@@ -91,7 +91,8 @@ def _pick(chance: float, compiles: float, pod: Pod, t: float, luck: random.Rando
 
 def _begin(name: str, pod: Pod, t: float, luck: random.Random) -> None:
     if name in ("compile", "reload", "tail", "long", "hiccup"):
-        if t >= pod.paused_until + BETWEEN_PAUSES:
+        whole = pod.temper.longest_prefill and any(engine.computes for engine in pod.engines)
+        if t >= pod.paused_until + BETWEEN_PAUSES and not whole:  # a pause within a long step is one with it
             pod.paused_until = t + min(LONGEST_PAUSE, _pause(name, pod, luck))
     elif name == "neighbour":
         pod.neighbour_until = t + luck.uniform(30, LONGEST_NEIGHBOUR)

@@ -28,6 +28,9 @@ from kintsugi.testing.simulation.shapes import Shape, draw_shape
 from kintsugi.testing.simulation.temper import Temper
 
 CANARY_TOKENS = 4
+MOST_WHOLE = 2.0
+"""A prompt that is computed in one step takes so many times as long at most: a step beyond twice what the longest legal
+prompt takes is a fault by definition, since nothing shows that it is not one."""
 NOISE = 0.03
 """Standard deviation of the logarithm of step cost from one scrape to the next."""
 DRIFT = 0.04
@@ -157,6 +160,8 @@ class Pod:
             factor *= self.neighbour
         if until > self.slow_from:
             factor *= self.slow
+        if self.temper.longest_prefill:
+            factor = min(factor, MOST_WHOLE)
         for engine in self.engines:
             stop = min(until, self.hung_from) if engine.name in self.hung_ranks else until
             if stop > start:

@@ -141,6 +141,11 @@ class RankEngine:
         if self._running or self._prefill is not None:
             self._late += seconds
 
+    @property
+    def computes(self) -> bool:
+        """Whether a prompt is being computed."""
+        return self._prefill is not None
+
     def advance(self, t: float, until: float, slow: float) -> None:
         """Work from `t` to `until`; every step takes `slow` times as long.
 
