@@ -64,6 +64,7 @@ async def test_a_saturated_engine_is_asked_nothing() -> None:
     scene = await warm({"short": 2}, seconds=300)
     busy, idle = scene.names_of("short")
     scene.engines.change(busy, waiting=40.0, running=64.0)
+    scene.engines.questions.clear()
     await scene.run(2_000)
     asked = {each.process.uid for each in scene.engines.questions}
     assert asked == {scene.uid(idle)}

@@ -40,7 +40,7 @@ from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
 from kintsugi.core.look import Look, look
 from kintsugi.core.metric_contract import NOTHING_OWED, Owed, owed
 from kintsugi.core.page import PageReader
-from kintsugi.core.probes import canaries, questions, starved, witnesses
+from kintsugi.core.probes import canaries, openers, questions, starved, witnesses
 from kintsugi.core.sample import Sample
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Instance, Snapshot
@@ -123,7 +123,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
         verdicts=verdicts,
         memory=memory,
         probes=(*canaries(looks, mono, times), *witnesses(looks, mono, times), *starved(looks, mono, times)),
-        questions=questions(looks, mono, times),
+        questions=(*questions(looks, mono, times), *openers(looks, mono, times)),
         answer_within=times.corrupted_burst,
         abandon_after=longest + times.canary_idle,
         pool_findings=pool_slow(memory.slow, times),

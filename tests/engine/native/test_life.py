@@ -30,19 +30,25 @@ def asked(server: Served, answers: list[Any], tokens: int) -> threading.Thread:
     return thread
 
 
+def refused(server: Served) -> bool:
+    """Whether a new request is."""
+    status, _ = server.post("/v1/completions", {"prompt": "x", "max_tokens": 1})
+    return bool(status == 503)
+
+
 def test_it_ends_cleanly_when_told_to_and_lets_what_runs_end_first(
     engine_python: Path, package: Path, tiny_llama: Path, tmp_path: Path
 ) -> None:
-    with serve(engine_python, package, tiny_llama, tmp_path, *SLOTS, "--shutdown-timeout", "60") as server:
+    with serve(engine_python, package, tiny_llama, tmp_path, *SLOTS, "--shutdown-timeout", "120") as server:
         answers: list[Any] = []
-        thread = asked(server, answers, 300)
+        thread = asked(server, answers, 2000)
         engine = server.engine()
         os.kill(server.process.pid, signal.SIGTERM)
-        time.sleep(0.5)
-        assert server.post("/v1/completions", {"prompt": "x"})[0] == 503
-        assert server.process.wait(timeout=90) == 0
+        until(lambda: refused(server), 10, "new requests are refused while the old one runs")
+        assert not answers
+        assert server.process.wait(timeout=150) == 0
         thread.join()
-    assert answers[0][1]["usage"]["completion_tokens"] == 300
+    assert answers[0][1]["usage"]["completion_tokens"] == 2000
     assert not Path(f"/proc/{engine}").exists()
 
 

@@ -166,15 +166,6 @@ def test_one_question_each_five_minutes_is_all_that_a_well_engine_is_asked() -> 
     assert set(pool.asked["pod-0"]) == set(NAMES)
 
 
-def test_nobody_is_asked_before_the_warm_up_is_over() -> None:
-    pool = Pool(2)
-    young = {"ready_since": EPOCH, "started_at": EPOCH - 60}
-    pool.run(590, **young)
-    assert pool.asked == {}
-    pool.run(30, **young)
-    assert set(pool.asked) == {"pod-0", "pod-1"}
-
-
 @pytest.mark.parametrize("rank", [Rank(running=16, waiting=9), Rank(running=2, waiting=1)])
 def test_an_engine_with_a_queue_is_never_asked(rank: Rank) -> None:
     pool = Pool(2)

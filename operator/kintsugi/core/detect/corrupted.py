@@ -103,6 +103,8 @@ class AnswerState:
     """That was kept over a restart of the operator, and has not been compared with siblings since."""
     refused: set[str] = field(default_factory=set)
     """Questions that the engine does not take."""
+    opened: bool = False
+    """It was asked for a margin when it was young, see `probes.openers`."""
     tries: int = 0
     round: Round | None = None
     judged_by: tuple[str, ...] = ()

@@ -1,0 +1,68 @@
+"""The first question of a young process: what an engine compiles for margins is compiled before its silence counts."""
+
+from kintsugi.core.known_answers import NAMES
+from kintsugi.core.snapshot import CanaryOutcome
+from tests.unit.core.answering import Pool
+from tests.unit.core.staging import EPOCH
+
+YOUNG = {"started_at": EPOCH - 100.0, "ready_since": EPOCH}
+"""Just become Ready: ten minutes of warm-up lie before it."""
+OPENER = NAMES[0]
+
+
+def test_a_young_process_is_asked_the_shortest_question_once_and_all_of_them_when_it_is_warm() -> None:
+    pool = Pool(2).run(590, **YOUNG)
+    assert pool.asked == {"pod-0": [OPENER], "pod-1": [OPENER]}
+    pool.run(60, **YOUNG)
+    assert sorted(pool.asked["pod-0"]) == sorted([OPENER, *NAMES])
+
+
+def test_the_first_question_asks_for_its_margin() -> None:
+    pool = Pool(1)
+    pool.look(**YOUNG)
+    assert pool.stage.last is not None
+    (question,) = pool.stage.last.questions
+    assert question.question is not None
+    assert (question.question.name, question.question.margin) == (OPENER, True)
+
+
+def test_a_first_question_without_an_answer_is_not_asked_again_and_says_nothing() -> None:
+    pool = Pool(2)
+    pool.outcomes["pod-0"] = CanaryOutcome.ABANDONED, 0
+    pool.run(590, **YOUNG)
+    assert pool.asked["pod-0"] == [OPENER]
+    assert pool.sick() == []
+    assert pool.findings() == []
+
+
+def test_a_young_process_with_a_queue_is_asked_once_the_queue_is_gone() -> None:
+    pool = Pool(1)
+    pool.engines["pod-0"].ranks[0].waiting = 3
+    pool.run(60, **YOUNG)
+    assert pool.asked == {}
+    pool.engines["pod-0"].ranks[0].waiting = 0
+    pool.run(60, **YOUNG)
+    assert pool.asked == {"pod-0": [OPENER]}
+
+
+def test_a_process_that_is_asleep_or_ending_is_not_asked() -> None:
+    pool = Pool(1)
+    pool.engines["pod-0"].ranks[0].awake = 0
+    pool.run(60, **YOUNG)
+    assert pool.asked == {}
+    pool.engines["pod-0"].ranks[0].awake = 1
+    pool.run(60, **YOUNG, deleting=True)
+    assert pool.asked == {}
+
+
+def test_the_pause_in_which_an_engine_compiles_is_no_stall() -> None:
+    """It runs our question and makes no step for five minutes, which would be a hang of a warm engine."""
+    pool = Pool(2)
+    pool.outcomes["pod-0"] = CanaryOutcome.ABANDONED, 0
+    pool.run(30, **YOUNG)
+    stuck = pool.engines["pod-0"].ranks[0]
+    steps, tokens = stuck.steps, stuck.first_tokens
+    for _ in range(60):
+        stuck.steps, stuck.first_tokens = steps - 50, tokens - 2
+        pool.look(**YOUNG)
+    assert pool.sick() == []
