@@ -32,6 +32,7 @@ from kintsugi.runtime.compaction import Compactions
 from kintsugi.runtime.listing import Listings
 from kintsugi.runtime.measuring import Measuring, Seen
 from kintsugi.runtime.memory_room import MemoryRoom
+from kintsugi.runtime.pods import Pods
 from kintsugi.runtime.trouble import Troubles
 
 CHILDREN_SECONDS: Final = 60.0
@@ -60,6 +61,8 @@ class Sight:
     """Verifying requests under way, by pod UID."""
     unknown: tuple[str, tuple[str, ...]] | None = None
     """Fields of the object that nobody knows, with the resourceVersion at which they were looked for."""
+    pods: Pods = field(default_factory=Pods)
+    """As they were last listed."""
     troubles: Troubles = field(default_factory=Troubles)
     """What is known of pods that do not start."""
     listings: Listings = field(default_factory=Listings)
@@ -203,10 +206,11 @@ class Observer:
     ) -> tuple[Instance, ...]:
         model = served_names(deployment.spec)[0]
         now = self._clock.mono()
-        bare = [parse.instance(pod, Failed(Failure.NO_ADDRESS, "no running container", now)) for pod in pods]
+        parsed = sight.pods.parsed(pods)
+        bare = [each.instance for each in parsed]
         sight.troubles.look(self._cluster, key.namespace, bare, self._clock.now(), now)
         asked = [i for i in bare if i.pod_ip and i.started_at is not None]
-        named = {i.uid: parse.served_model(pod) or model for pod, i in zip(pods, bare, strict=True)}
+        named = {each.instance.uid: each.model or model for each in parsed}
         sight.addresses = {i.uid: Address(i.pod_ip, ENGINE_PORT, sight.api_key, named[i.uid]) for i in asked}
         adapters = [adapter.name for adapter in deployment.spec.model.lora_adapters]
         ready = {(i.uid, i.started_at): sight.addresses[i.uid] for i in asked if i.ready}
@@ -216,17 +220,18 @@ class Observer:
         scrapes = await self._scrape(sight, times)
         sight.answers = {uid: said for uid, said in sight.answers.items() if uid in sight.addresses}
         results, sight.results = sight.results, []
+        nothing = Failed(Failure.NO_ADDRESS, "no running container", now)
         return tuple(
-            parse.instance(
-                pod,
-                scrapes.get(i.uid, i.scrape),
-                [r for r in results if r.canary.process.uid == i.uid],
-                sight.troubles.of(i.uid).told,
-                sight.troubles.of(i.uid).log_tail,
-                sight.listings.of(i.uid, i.started_at),
-                sight.compactions.can(i.uid, i.started_at),
+            replace(
+                i,
+                scrape=scrapes.get(i.uid, nothing),
+                canaries=tuple(r for r in results if r.canary.process.uid == i.uid),
+                told=sight.troubles.of(i.uid).told,
+                log_tail=sight.troubles.of(i.uid).log_tail,
+                listed=sight.listings.of(i.uid, i.started_at),
+                compactable=sight.compactions.can(i.uid, i.started_at),
             )
-            for pod, i in zip(pods, bare, strict=True)
+            for i in bare
         )
 
     async def _scrape(self, sight: Sight, times: Times) -> dict[str, Scrape]:

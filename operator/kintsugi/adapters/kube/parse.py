@@ -11,7 +11,7 @@ from typing import Any
 from kintsugi.adapters.kube.engine_command import bytes_of, said_of
 from kintsugi.core import names
 from kintsugi.core.classify.facts import Told
-from kintsugi.core.snapshot import CanaryResult, Device, Instance, NodeRoom, ReplicaSet, Scrape, Termination
+from kintsugi.core.snapshot import Device, Instance, NodeRoom, ReplicaSet, Scrape, Termination
 
 DEFAULT_GRACE_SECONDS = 30.0
 """Kubernetes' own default of `terminationGracePeriodSeconds`."""
@@ -44,16 +44,8 @@ def rfc3339_micro(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def instance(
-    pod: Mapping[str, Any],
-    scrape: Scrape,
-    canaries: Sequence[CanaryResult] = (),
-    told: Sequence[Told] = (),
-    log_tail: Sequence[str] = (),
-    listed: frozenset[str] | None = None,
-    compactable: bool | None = None,
-) -> Instance:
-    """One pod of ours as an `Instance`.
+def instance(pod: Mapping[str, Any], scrape: Scrape) -> Instance:
+    """One pod of ours as an `Instance`, as its object says and nothing else does.
 
     `phase_reason` is the pod's own reason (Evicted …), or why it is not scheduled. `waiting_reason` is that of the
     engine container; of a failing init container where that is what the engine waits for.
@@ -89,15 +81,10 @@ def instance(
         pod_ip=str(status.get("podIP") or ""),
         annotations={str(k): str(v) for k, v in _map(meta, "annotations").items()},
         scrape=scrape,
-        canaries=tuple(canaries),
         scheduled_at=_scheduled_at(status),
         grace_seconds=_number(spec.get("terminationGracePeriodSeconds"), DEFAULT_GRACE_SECONDS),
         max_num_seqs=said.max_num_seqs,
         chunked_prefill=said.chunked_prefill,
-        told=tuple(told),
-        log_tail=tuple(log_tail),
-        listed=listed,
-        compactable=compactable,
         served_before=_served_before(status, ready),
         host_ipc=spec.get("hostIPC") is True,
         devices=_devices(pod, status),
