@@ -81,9 +81,8 @@ def named_series(page: str) -> str:
         for line in page.splitlines()
         if line.startswith(_PREFIXES) and not _name(line).endswith(_LEFT_OUT)
     ]
-    weight = {line: _rank(line) for line in lines}
     kept, room = [], MAX_PAGE
-    for line in sorted(lines, key=lambda line: weight[line]):
+    for line in sorted(lines, key=_rank):
         room -= len(line.encode()) + 1
         if room < 0:
             break
@@ -205,7 +204,7 @@ def _word(value: object) -> str:
 
 
 def _name(line: str) -> str:
-    return re.split(r"[{ ]", line, maxsplit=1)[0]
+    return line.partition("{")[0].partition(" ")[0]
 
 
 def _rank(line: str) -> int:

@@ -98,6 +98,34 @@ def test_of_a_page_the_series_that_explain_most_come_first_and_buckets_never() -
     assert len(kept.encode()) <= MAX_PAGE
 
 
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("process_open_fds 7.0", True),
+        ("process_open_fds_created 7.0", False),
+        ('vllm:x_bucket{le="1"} 2', False),
+        ("vllm:x_bucket 2", False),
+        ("vllm:x_bucket", False),
+        ('vllm:x_bucket_count{le="1"} 2', True),
+        ('vllm:x_total{name="a_bucket"} 2', True),
+        ('vllm:x_total{name="a b_created{"} 2', True),
+        ('vllm:x_created {name="a"} 2', False),
+    ],
+)
+def test_a_series_is_left_out_by_the_end_of_its_name_and_nothing_else(line: str, kept: bool) -> None:
+    assert named_series(line) == (line if kept else "")
+
+
+def test_series_of_one_weight_stay_in_the_order_of_the_page() -> None:
+    page = "vllm:zeta_total 1\nvllm:alpha_total 2\nvllm:num_requests_waiting 3\nvllm:zeta_total 0\n"
+    assert named_series(page).splitlines() == [
+        "vllm:num_requests_waiting 3",
+        "vllm:zeta_total 1",
+        "vllm:alpha_total 2",
+        "vllm:zeta_total 0",
+    ]
+
+
 def test_container_statuses_come_engine_first_and_without_secrets() -> None:
     pod = {
         "status": {
