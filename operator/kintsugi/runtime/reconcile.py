@@ -45,15 +45,16 @@ class _Kept:
     outdated_until: float = float("-inf")
     outdated: tuple[str, ...] = ()
     """Status fields that the installed CRD was last said to lack."""
-    read: tuple[str, DeepSeekV4Deployment] | None = None
-    """The object as last parsed, with its resourceVersion: a quiet one is parsed once."""
+    read: tuple[str, DeepSeekV4Deployment, Times] | None = None
+    """The object as last parsed, with its resourceVersion and the times of its spec: a quiet one is parsed once."""
 
-    def parsed(self, raw: Json) -> DeepSeekV4Deployment:
-        """`raw` as a model; SpecInvalid where it can't be one."""
+    def parsed(self, raw: Json) -> tuple[DeepSeekV4Deployment, Times]:
+        """`raw` as a model, and its times; SpecInvalid where it can't be one."""
         version = str(raw["metadata"]["resourceVersion"])
         if self.read is None or self.read[0] != version:
-            self.read = version, parse_deployment(raw)
-        return self.read[1]
+            deployment = parse_deployment(raw)
+            self.read = version, deployment, effective_times(deployment.spec)
+        return self.read[1:]
 
 
 class Reconciler:
@@ -111,8 +112,7 @@ class Reconciler:
         return self._kept.setdefault(key, _Kept(Sight(self._clock.mono()), memory, shelf))
 
     async def _pass(self, key: Key, raw: Json, kept: _Kept, late_by: float) -> float:
-        deployment = kept.parsed(raw)
-        times = effective_times(deployment.spec)
+        deployment, times = kept.parsed(raw)
         await self._heed_reset(key, deployment, kept, times)
         snapshot = await self._observer.snapshot(
             key, raw, deployment, kept.sight, times, self._book.fleet(), late_by
