@@ -148,14 +148,20 @@ def _instances(facts: Facts, before: DeploymentStatus) -> tuple[InstanceStatus, 
         entry = _instance(instance, verdict, known.get(instance.uid), facts.snapshot.now)
         remedy = active.get(instance.uid)
         found.append(
-            entry.model_copy(
-                update={
-                    "remedy": remedy.remedy if remedy else "GiveUp" if instance.uid in given_up else None,
-                    "attempt": remedy.attempt if remedy else None,
-                }
+            _treated(
+                entry,
+                remedy.remedy if remedy else "GiveUp" if instance.uid in given_up else None,
+                remedy.attempt if remedy else None,
             )
         )
     return tuple(found)
+
+
+def _treated(entry: InstanceStatus, remedy: str | None, attempt: int | None) -> InstanceStatus:
+    """`entry` with what is done about it; itself where that stands in it already."""
+    if (entry.remedy, entry.attempt) == (remedy, attempt):
+        return entry
+    return entry.model_copy(update={"remedy": remedy, "attempt": attempt})
 
 
 def _instance(

@@ -40,6 +40,14 @@ def test_deciding_twice_on_the_same_world_gives_an_equal_status_and_an_equal_dum
     assert first.status.dump() == second.status.dump() == snapshot.deployment.status.dump()
 
 
+def test_an_entry_of_which_nothing_changed_is_taken_over_as_it_is() -> None:
+    world = running_world(spec(4))
+    before = world.snapshot().deployment.status.instances
+    after = decide(world.snapshot(), world.judged(), world.times).status.instances
+    assert len(after) == 4
+    assert all(now is then for now, then in zip(after, before, strict=True))
+
+
 def test_figures_alone_change_no_status() -> None:
     world = running_world(spec(4))
     victim = world.members()[0]
