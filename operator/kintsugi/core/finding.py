@@ -1,8 +1,10 @@
 """What one detector says of one instance, and the verdict that follows from all of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum, unique
+
+from kintsugi.core.frozen import frozen
 
 
 @unique
@@ -52,7 +54,7 @@ class Verdict(Enum):
     SICK = "Sick"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """One number that convinced: `signal` in words, `value` in `unit`, from `samples` readings."""
 
@@ -62,7 +64,7 @@ class Evidence:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One detector's statement. `since` is in epoch seconds, of when the symptom began."""
 
@@ -84,9 +86,9 @@ class Finding:
     """Epoch seconds of when it ends by itself if nothing is done, where that is forecast."""
 
 
-@dataclass(slots=True)
+@frozen
 class InstanceVerdict:
-    """The verdict on one instance, with every finding, worst first. Not changed once made."""
+    """The verdict on one instance, with every finding, worst first."""
 
     uid: str
     name: str

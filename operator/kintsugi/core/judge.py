@@ -7,7 +7,7 @@ Sick before a full window of this very process has been watched.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ from kintsugi.core.detect.stall_findings import findings as stall_findings
 from kintsugi.core.detect.stalled import is_clear
 from kintsugi.core.evidence import Memory, ProcessEvidence
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity
+from kintsugi.core.frozen import frozen
 from kintsugi.core.look import Look, look
 from kintsugi.core.metric_contract import NOTHING_OWED, Owed, owed
 from kintsugi.core.page import PageReader
@@ -51,7 +52,7 @@ from kintsugi.core.verdict import name_verdict
 __all__ = ["Judgement", "Memory", "judge"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """What one pass found. `memory` is the one given, moved on."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation
 from kintsugi.core.classify.facts import Told
+from kintsugi.core.frozen import frozen
 from kintsugi.core.names import HOSTNAME_LABEL
 from kintsugi.core.reading import Unreadable
 
@@ -32,7 +33,7 @@ class ProcessKey(NamedTuple):
     started_at: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """The text of one `/metrics` page, read at monotonic time `mono` (seconds)."""
 
@@ -165,7 +166,7 @@ class Measured:
     """(GPU, DCGM field, value) of fields that count faults, where they are not zero."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instance:
     """One pod that serves, or is about to serve, one copy of the model. Times in epoch seconds."""
 
@@ -302,7 +303,7 @@ class Quota:
     room: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fleet:
     """What this operator knows of all its deployments together, for the operator-wide storm and hourly cap."""
 
@@ -312,7 +313,7 @@ class Fleet:
     actions_last_hour: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """Everything one pass knows. `now` is epoch seconds, `mono` monotonic seconds; read once per pass."""
 

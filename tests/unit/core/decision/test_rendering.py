@@ -1,5 +1,6 @@
 """The children of a deployment as whole objects: the golden files are the review of a change."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +278,5 @@ def test_nothing_is_decided_about_children_that_were_not_read() -> None:
     world = World(spec(2))
     snapshot = world.snapshot()
     assert snapshot.children == ()
-    unread = type(snapshot)(
-        **{name: getattr(snapshot, name) for name in snapshot.__slots__} | {"children": None}
-    )
+    unread = replace(snapshot, children=None)
     assert children(unread, pools_of(snapshot.deployment.spec)) == ()
