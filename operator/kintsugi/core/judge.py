@@ -41,7 +41,7 @@ from kintsugi.core.frozen import frozen
 from kintsugi.core.look import Look, look
 from kintsugi.core.metric_contract import NOTHING_OWED, Owed, owed
 from kintsugi.core.page import PageReader
-from kintsugi.core.probes import canaries, openers, questions, starved, witnesses
+from kintsugi.core.probes import QUESTIONS_AT_ONCE, canaries, openers, questions, starved, witnesses
 from kintsugi.core.sample import Sample
 from kintsugi.core.signals import signal_values, user_running
 from kintsugi.core.snapshot import Canary, Instance, Snapshot
@@ -119,12 +119,13 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     )
     verdicts = {one.instance.uid: _judge_one(one, siblings, terms) for one in looks}
     state = data_state(verdicts.values(), snapshot.instances, snapshot.unmeasured)
+    asked = questions(looks, mono, times)
     longest = max((one.limit.remove for one in looks), default=times.stall_remove)
     return Judgement(
         verdicts=verdicts,
         memory=memory,
         probes=(*canaries(looks, mono, times), *witnesses(looks, mono, times), *starved(looks, mono, times)),
-        questions=(*questions(looks, mono, times), *openers(looks, mono, times)),
+        questions=(*asked, *openers(looks, mono, times, QUESTIONS_AT_ONCE - len(asked))),
         answer_within=times.corrupted_burst,
         abandon_after=longest + times.canary_idle,
         pool_findings=pool_slow(memory.slow, times),

@@ -103,7 +103,7 @@ def _hear(process: ProcessEvidence, canaries: Sequence[CanaryResult], times: Tim
     hear_answers(process.answers, ours)
     read_at = process.sample.mono if process.sample is not None else None
     hear_canaries(process.stall, mine, read_at, times)
-    hear_errors(process.errors, mine)
+    hear_errors(process.errors, ours)
     hear_asks(process.queues, mine, times)
 
 

@@ -116,8 +116,9 @@ def questions(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary,
     return tuple(found)
 
 
-def openers(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, ...]:
-    """The shortest question with its margin, once to each process that has just become Ready, noted as sent.
+def openers(looks: Iterable[Look], mono: float, times: Times, most: int) -> tuple[Canary, ...]:
+    """The shortest question with its margin, once to each process that has just become Ready, noted as sent; no more
+    than `most` of them.
 
     vLLM compiles what margins need at the first request that asks for them, and makes no step meanwhile (measured on
     0.32, two CPU cores: 8 s): that pause is of our making, so it is had while silence does not count and few streams run.
@@ -125,20 +126,15 @@ def openers(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary, .
     found: list[Canary] = []
     for look in looks:
         process = look.process
-        if (
-            process is None
-            or process.answers.opened
-            or process.answers.first
-            or len(found) >= QUESTIONS_AT_ONCE
-        ):
+        if process is None or process.answers.opened or process.answers.first or len(found) >= most:
             continue
         if not look.fresh or not _in_reach(look) or process.age(mono) >= times.stall_warm_up:
             continue
         rank = (process.ranks or (DEFAULT_RANK,))[0]
         if may_be_asked(process) and _RANK.fullmatch(rank) is not None:
-            process.answers.opened = True
             id_ = f"{CANARY_REQUEST_ID_PREFIX}{rank}-{look.instance.uid[:8]}-{round(mono * 1000)}-opens"
             found.append(Canary(id_, process.key, rank, mono, _MARGIN[NAMES[0]]))
+            process.answers.opened, process.answers.opener = True, found[-1]
     return tuple(found)
 
 

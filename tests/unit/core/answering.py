@@ -38,6 +38,10 @@ class Pool:
     extra: dict[str, Callable[[str], str]] = field(default_factory=dict)
     """By instance: what its page becomes."""
     outcomes: dict[str, tuple[CanaryOutcome, int]] = field(default_factory=dict)
+    born: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By instance: when its process began and became Ready, `BORN` if absent."""
+    held: list[Canary] | None = None
+    """Where a list: questions stay open, and gather there."""
 
     def __post_init__(self) -> None:
         for number in range(self.size):
@@ -54,7 +58,9 @@ class Pool:
             engine.ranks[0].steps += 50
             engine.ranks[0].first_tokens += 2
             pages[uid] = self.extra.get(uid, str)(engine.page())
-        fields: dict[str, Any] = {uid.replace("-", "_"): {**BORN, **dict(changes)} for uid in pages}
+        fields: dict[str, Any] = {
+            uid.replace("-", "_"): {**self.born.get(uid, BORN), **dict(changes)} for uid in pages
+        }
         judged = self.stage.look(pages, **fields)
         self.stage.answer_all()
         for question in judged.questions:
@@ -64,11 +70,25 @@ class Pool:
         assert canary.question is not None
         uid, name = canary.process.uid, canary.question.name
         self.asked.setdefault(uid, []).append(name)
+        if self.held is not None:
+            self.held.append(canary)
+            return
         outcome, status = self.outcomes.get(uid, (CanaryOutcome.ANSWERED, 200))
         said = self.mouths.get(uid, well)(name) if outcome is CanaryOutcome.ANSWERED else None
         if said is not None and not canary.question.margin:
             said = Answer(said.token)
         self.stage.ended.append(CanaryResult(canary, outcome, self.stage.mono + 0.2, status, said))
+
+    def let_go(self) -> None:
+        """What was held is answered, and so is what follows."""
+        held, self.held = self.held or [], None
+        for canary in held:
+            self.answer(canary)
+
+    def running(self, uid: str = "pod-0") -> float | None:
+        """Requests of users that run there, as its verdict tells."""
+        assert self.stage.last is not None
+        return self.stage.last.verdicts[uid].running
 
     def findings(self, uid: str = "pod-0") -> list[Finding]:
         assert self.stage.last is not None

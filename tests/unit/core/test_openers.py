@@ -1,6 +1,9 @@
 """The first question of a young process: what an engine compiles for margins is compiled before its silence counts."""
 
+from itertools import count
+
 from kintsugi.core.known_answers import NAMES
+from kintsugi.core.probes import QUESTIONS_AT_ONCE
 from kintsugi.core.snapshot import CanaryOutcome
 from tests.unit.core.answering import Pool
 from tests.unit.core.staging import EPOCH
@@ -66,3 +69,40 @@ def test_the_pause_in_which_an_engine_compiles_is_no_stall() -> None:
         stuck.steps, stuck.first_tokens = steps - 50, tokens - 2
         pool.look(**YOUNG)
     assert pool.sick() == []
+
+
+def test_the_first_question_is_no_request_of_a_user_while_it_runs() -> None:
+    pool = Pool(1)
+    pool.held = []
+    rank = pool.engines["pod-0"].ranks[0]
+    seen: list[float | None] = []
+    for running in (0, 1, 1, 0):
+        rank.running = running
+        if not running and seen:
+            pool.let_go()
+        pool.look(**YOUNG)
+        seen.append(pool.running())
+    assert seen == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_first_question_that_fails_is_no_error_of_a_user() -> None:
+    pool = Pool(1)
+    pool.outcomes["pod-0"] = CanaryOutcome.SERVER_ERROR, 500
+    page_number = count()
+    failed = 'vllm:request_success_total{engine="0",finished_reason="error"}'
+    pool.extra["pod-0"] = lambda page: f"{page}{failed} {min(next(page_number), 1)}\n"
+    pool.run(60, **YOUNG)
+    (process,) = pool.stage.memory.processes.values()
+    assert process.errors.counts.errors == 0
+
+
+def test_one_pass_asks_no_more_than_twenty_questions_whoever_is_young() -> None:
+    pool = Pool(60)
+    pool.born = {f"pod-{number}": YOUNG for number in range(1, 60, 2)}
+    most = 0
+    for _ in range(16):
+        before = sum(map(len, pool.asked.values()))
+        pool.look()
+        most = max(most, sum(map(len, pool.asked.values())) - before)
+    assert most == QUESTIONS_AT_ONCE
+    assert all(pool.asked.get(f"pod-{number}") for number in range(1, 60, 2))

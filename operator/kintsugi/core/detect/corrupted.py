@@ -12,7 +12,7 @@ from typing import Final
 
 from kintsugi.core.known_answers import LEAST_KNOWN, NAMES, SURE_NATS, TOKENS
 from kintsugi.core.sample import Sample
-from kintsugi.core.snapshot import Answer, CanaryOutcome, CanaryResult
+from kintsugi.core.snapshot import Answer, Canary, CanaryOutcome, CanaryResult
 from kintsugi.core.times import Times
 
 WRONG: Final = 4
@@ -105,6 +105,8 @@ class AnswerState:
     """Questions that the engine does not take."""
     opened: bool = False
     """It was asked for a margin when it was young, see `probes.openers`."""
+    opener: Canary | None = None
+    """That question, while it is open."""
     tries: int = 0
     round: Round | None = None
     judged_by: tuple[str, ...] = ()
@@ -164,12 +166,13 @@ class AnswerState:
 
     def open(self, rank: str | None = None) -> int:
         """Questions that run in the engine now, of one rank where it is named."""
-        found = self.round
-        return found.waiting() if found is not None and rank in (None, found.rank) else 0
+        found, first = self.round, self.opener
+        asked = found.waiting() if found is not None and rank in (None, found.rank) else 0
+        return asked + (first is not None and rank in (None, first.rank))
 
     def forget(self) -> None:
         """Our own loop was late: a round under way proves nothing any more."""
-        self.round, self.pair = None, []
+        self.round, self.opener, self.pair = None, None, []
 
 
 def hear_answers(state: AnswerState, results: Iterable[CanaryResult]) -> None:
@@ -178,6 +181,8 @@ def hear_answers(state: AnswerState, results: Iterable[CanaryResult]) -> None:
         question, asked = result.canary.question, state.round
         if question is None:
             continue
+        if state.opener is not None and state.opener.id == result.canary.id:
+            state.opener = None
         if result.outcome is CanaryOutcome.ANSWERED:
             state.answered += 1
             state.tokens += TOKENS.get(question.name, len(question.prompt))

@@ -119,11 +119,14 @@ class Erring:
 
 
 def hear(state: ErrorState, results: Iterable[CanaryResult]) -> None:
-    """Take in canaries of ours that ended. What was refused or never connected says nothing."""
+    """Take in canaries of ours that ended. What was refused or never connected says nothing; a question that failed is
+    only taken off the errors that the engine counts."""
     for result in results:
         bad = result.outcome is CanaryOutcome.SERVER_ERROR
-        state.answered = state.answered or result.outcome is CanaryOutcome.ANSWERED
         state.own_bad += bad
+        if result.canary.question is not None:
+            continue
+        state.answered = state.answered or result.outcome is CanaryOutcome.ANSWERED
         if state.round is not None and result.canary.id in state.round.outcomes:
             state.round.outcomes[result.canary.id] = result.outcome
         elif result.outcome in _COUNTED:
