@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterable
+from typing import Final
 
 from kintsugi.core.known_answers import NAMES, TOKENS
 from kintsugi.core.sample import Sample
@@ -40,6 +41,12 @@ NEAR_TIES = 0.03
 """Share of known questions of which a process is not sure (hang §4)."""
 SLIPS = (0.0, 0.0, 0.002, 0.01)
 """Shares of known questions that a healthy process answers differently now and then (hang §4: up to 1 %)."""
+
+FRAGMENTATION: Final = Signal.GPU_FRAGMENTATION
+ORPHANED: Final = Signal.ORPHANED_RATIO
+ANONYMOUS: Final = Signal.MEMORY_ANONYMOUS
+LIMIT: Final = Signal.MEMORY_LIMIT
+"""Every page has these, and a member costs ten times what a name does."""
 
 
 class Pod:
@@ -253,25 +260,24 @@ class Pod:
         return Page("", t, self._sample(t))
 
     def _sample(self, t: float) -> Sample:
-        ranks = tuple(engine.sample() for engine in self.engines)
         telemetry = {}
         if self.telemetry:
             percent = self.shape.at(t, t - self._page_at, self._luck)
-            telemetry[Signal.GPU_FRAGMENTATION] = {"0": percent / 100}
             orphaned = self.orphans.at(t, t - self._page_at, self._luck)
-            telemetry[Signal.ORPHANED_RATIO] = {"0": orphaned / 100}
-            telemetry[Signal.MEMORY_ANONYMOUS] = {"0": self.memory.bytes_at(t, self._luck)}
-            telemetry[Signal.MEMORY_LIMIT] = {"0": LIMIT_BYTES}
+            telemetry = {
+                FRAGMENTATION: {"0": percent / 100},
+                ORPHANED: {"0": orphaned / 100},
+                ANONYMOUS: {"0": self.memory.bytes_at(t, self._luck)},
+                LIMIT: {"0": LIMIT_BYTES},
+            }
         self._page_at = t
-        started = self.started or 0.0
-        failed = math.fsum([engine.shown.failed for engine in self.engines])
         return Sample(
             mono=t,
-            ranks=ranks,
-            process_start=EPOCH + started,
+            ranks=tuple([engine.sample() for engine in self.engines]),
+            process_start=EPOCH + (self.started or 0.0),
             telemetry=telemetry,
-            http_good=math.fsum([engine.shown.finished for engine in self.engines]),
-            http_failed=failed,
+            http_good=sum([engine.shown.finished for engine in self.engines]),
+            http_failed=sum([engine.shown.failed for engine in self.engines]),
             rejections=0.0,
             max_concurrency=max(1.0, self.temper.limits.kv_tokens / self.temper.longest),
             moves_by_itself=True,
