@@ -5,11 +5,10 @@ Sick before a full window of this very process has been watched.
 """
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kintsugi.core.classify.of_instance import start_failure
 from kintsugi.core.data_state import data_state
@@ -50,6 +49,12 @@ from kintsugi.core.times import Times, start_budget
 from kintsugi.core.verdict import name_verdict
 
 __all__ = ["Judgement", "Memory", "judge"]
+
+_DEAD: Final = Detector.DEAD
+_STALLED: Final = Detector.STALLED
+_SLOW: Final = Detector.SLOW
+_FRAGMENTED: Final = Detector.FRAGMENTED
+"""Nearly every look at an instance asks for these, and a member costs ten times what a name does."""
 
 
 @frozen
@@ -104,14 +109,17 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     reserved = _reserved(snapshot)
     looks = [look(i, memory, terms, (i.uid, i.started_at) in reserved) for i in snapshot.instances]
     up = [one for one in looks if one.up]
-    _judge_steps(up, memory, snapshot, times)
+    revisions = {(one.instance.pool, one.instance.revision) for one in up}
+    revisions |= {(rs.pool, rs.revision) for rs in snapshot.replica_sets}
+    by_pool = _by_pool(up)
+    _judge_steps(up, memory, revisions, snapshot, times)
     _judge_errors(up, snapshot, times)
-    _judge_queues(up, snapshot, times)
-    judge_answers(up, memory.answers, snapshot, times)
+    _judge_queues(up, by_pool, snapshot, times)
+    judge_answers(up, memory.answers, revisions, snapshot, times)
     siblings = _Siblings(
         known=len(up),
-        readable=sum(one.new_page for one in up),
-        by_pool=Counter(one.instance.pool for one in up),
+        readable=sum([one.new_page for one in up]),
+        by_pool=by_pool,
         start_budgets={
             pool: start_budget(spec, pool)
             for pool in {i.pool for i in snapshot.instances if not i.ready or i.started_at is None}
@@ -120,7 +128,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     verdicts = {one.instance.uid: _judge_one(one, siblings, terms) for one in looks}
     state = data_state(verdicts.values(), snapshot.instances, snapshot.unmeasured)
     asked = questions(looks, mono, times)
-    longest = max((one.limit.remove for one in looks), default=times.stall_remove)
+    longest = max([one.limit.remove for one in looks], default=times.stall_remove)
     return Judgement(
         verdicts=verdicts,
         memory=memory,
@@ -136,11 +144,21 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     )
 
 
-def _judge_steps(up: Sequence[Look], memory: Memory, snapshot: Snapshot, times: Times) -> None:
+def _by_pool(up: Iterable[Look]) -> dict[str, int]:
+    """How many instances each pool has. Written out: for the few of a pass a `Counter` costs several times as much."""
+    counts: dict[str, int] = {}
+    for one in up:
+        pool = one.instance.pool
+        counts[pool] = counts.get(pool, 0) + 1
+    return counts
+
+
+def _judge_steps(
+    up: Sequence[Look], memory: Memory, revisions: set[tuple[str, str]], snapshot: Snapshot, times: Times
+) -> None:
     mono = snapshot.mono
-    revisions = {(one.instance.pool, one.instance.revision) for one in up}
-    revisions |= {(rs.pool, rs.revision) for rs in snapshot.replica_sets}
-    memory.slow.models = {key: model for key, model in memory.slow.models.items() if key in revisions}
+    for gone in [key for key in memory.slow.models if key not in revisions]:
+        del memory.slow.models[gone]
     entries = [
         Entry(
             pool=one.instance.pool,
@@ -172,7 +190,7 @@ def _judge_errors(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
     errors_pass(entries, mono, snapshot.now, times, limit)
 
 
-def _judge_queues(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
+def _judge_queues(up: Sequence[Look], by_pool: Mapping[str, int], snapshot: Snapshot, times: Times) -> None:
     mono = snapshot.mono
     entries = [
         Queueing(
@@ -185,7 +203,7 @@ def _judge_queues(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
         if (process := one.process) is not None and process.queues.ranks
     ]
     if entries:
-        queues_pass(entries, Counter(one.instance.pool for one in up), mono, times)
+        queues_pass(entries, by_pool, mono, times)
 
 
 def _reserved(snapshot: Snapshot) -> set[tuple[str, float | None]]:
@@ -289,7 +307,7 @@ def _recent(process: ProcessEvidence, mono: float, times: Times) -> bool:
 
 def _owed(process: ProcessEvidence, instance: Instance, terms: Terms) -> Owed:
     ranks = len(process.sample.ranks) if process.sample is not None else 0
-    return owed(process.contract, ranks, process.memory, terms.spec, instance, terms.mono, terms.times)
+    return owed(process.contract, ranks, process.memory, terms.written, instance, terms.mono, terms.times)
 
 
 def _last_progress(process: ProcessEvidence, mono: float) -> float | None:
@@ -301,12 +319,12 @@ def _cleared(one: Look, found: Sequence[Finding], terms: Terms) -> frozenset[Det
     """Detectors whose symptom is positively gone: fresh data says so, absence never does."""
     process, cleared = one.process, set[Detector]()
     if one.instance.ready:
-        cleared.add(Detector.DEAD)
+        cleared.add(_DEAD)
     if process is not None and one.fresh:
         if is_clear(process.stall):
-            cleared.add(Detector.STALLED)
+            cleared.add(_STALLED)
         if process.slow.cleared:
-            cleared.add(Detector.SLOW)
+            cleared.add(_SLOW)
         if process.errors.cleared:
             cleared.add(Detector.ERRORING)
         if process.answers.cleared:
@@ -317,7 +335,7 @@ def _cleared(one: Look, found: Sequence[Finding], terms: Terms) -> frozenset[Det
             cleared.add(Detector.COLLAPSED)
         known = [state.cleared for state in process.fragmentation.values() if state.value is not None]
         if known and all(known):
-            cleared.add(Detector.FRAGMENTED)
+            cleared.add(_FRAGMENTED)
     if found:
         cleared -= {finding.detector for finding in found if finding.severity >= Severity.SUSPECT}
     grew = process.memory if process is not None and one.fresh else None

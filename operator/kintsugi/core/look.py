@@ -73,8 +73,9 @@ def look(instance: Instance, memory: Memory, terms: Terms, proven: bool = False)
     limit = _limit(instance, process, terms)
     if new_page and process.sample is not None:
         _take_sample(process, process.sample, instance, times, limit, now)
-        _see_queues(process, process.sample, instance, times, memory, now)
-        _see_advice(process, process.sample, terms)
+        settled = process.settled(process.sample.mono, times)
+        _see_queues(process, process.sample, settled, instance, times, memory, now)
+        _see_advice(process, process.sample, settled, terms)
     _see_fragmentation(process, terms, new_page, proven)
     _see_memory(process, instance, new_page, mono, now, times)
     if instance.measured is not None or process.gpu_use.rows:
@@ -130,9 +131,15 @@ def _take_sample(
 
 
 def _see_queues(
-    process: ProcessEvidence, sample: Sample, instance: Instance, times: Times, memory: Memory, now: float
+    process: ProcessEvidence,
+    sample: Sample,
+    settled: bool,
+    instance: Instance,
+    times: Times,
+    memory: Memory,
+    now: float,
 ) -> None:
-    if not process.settled(sample.mono, times):
+    if not settled:
         process.queues.forget()
         return
     if not process.queues.ranks and not any(rank.waiting for rank in sample.ranks):
@@ -149,11 +156,11 @@ def _see_queues(
     see_queue(process.queues, process.before, sample, beside)
 
 
-def _see_advice(process: ProcessEvidence, sample: Sample, terms: Terms) -> None:
+def _see_advice(process: ProcessEvidence, sample: Sample, settled: bool, terms: Terms) -> None:
     """What no restart cures, and what a person should know."""
     times, now = terms.times, terms.now
     see_preemptions(process.preempting, sample, terms.max_preemptions, times, now)
-    if not process.settled(sample.mono, times):
+    if not settled:
         process.diverging.forget()
         return
     see_cache(process.cache, sample, terms.min_hit_percent, times, now)

@@ -7,7 +7,7 @@ that sees only part of what it rests on must not remove anything. Names by versi
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.catalog.version import EngineVersion, parse_version, version_of
@@ -56,6 +56,19 @@ SOURCES: Final[Mapping[str, Signal]] = {
 GPU_SERIES: Final = "DCGM_FI_DEV_GPU_UTIL"
 """What GPU use is taken from, out of a Prometheus server."""
 _SUFFIXES: Final = ("_count", "_sum", "_bucket")
+
+
+class Written(NamedTuple):
+    """What the user wrote that says which series are needed: the engine's version, the sources of fragmentation."""
+
+    version: str | None
+    sources: tuple[str, ...]
+
+
+def written_of(spec: DeploymentSpec) -> Written:
+    """The same, read from the spec once a pass."""
+    version = spec.engine.version if spec.engine is not None else None
+    return Written(version, spec.healing.triggers.fragmentation.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +132,19 @@ def owed(
     state: ContractState,
     ranks: int,
     memory: MemoryState,
-    spec: DeploymentSpec,
+    written: Written,
     instance: Instance,
     mono: float,
     times: Times,
 ) -> Owed:
     """What this instance gives too little of to act by it; `ranks`: of its newest page."""
     unsaid = _memory_unsaid(memory, mono, times)
-    written = spec.engine.version if spec.engine is not None else None
     measured = instance.measured
     no_gpus = measured is not None and not measured.gpu_use and instance.devices != ()
-    sources = spec.healing.triggers.fragmentation.sources
-    key = (state.missing, unsaid, ranks > 1, sources, instance.image, written, instance.devices, no_gpus)
+    key = (state.missing, unsaid, ranks > 1, written, instance.image, instance.devices, no_gpus)
     if key == state.key:
         return state.owed
-    version = _version(instance.image, written)
+    version, sources = _version(instance.image, written.version), written.sources
     found: dict[Detector, tuple[str, ...]] = {}
     for detector, needed in NEEDS.items():
         names = dict.fromkeys(name_in(signal, version) for signal in needed if signal in state.missing)

@@ -61,12 +61,12 @@ def signal_values(
 def _fragmentation(process: ProcessEvidence) -> float | None:
     """The worst source's last value, percent. A series that the newest page lacks has no value any more."""
     here = {} if process.sample is None else process.sample.telemetry
-    known = [
-        state.value
-        for source, state in process.fragmentation.items()
-        if state.value is not None and here.get(SOURCES[source])
-    ]
-    return max(known) if known else None
+    worst: float | None = None
+    for source, state in process.fragmentation.items():
+        value = state.value
+        if value is not None and (worst is None or value > worst) and here.get(SOURCES[source]):
+            worst = value
+    return worst
 
 
 def fragmentation_source(process: ProcessEvidence) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.detect.fragmented import Line
 from kintsugi.core.detect.stalled import Limits, limits
+from kintsugi.core.metric_contract import Written, written_of
 from kintsugi.core.snapshot import Snapshot
 from kintsugi.core.times import Times
 
@@ -26,6 +27,7 @@ class Terms:
     line: Line
     sources: tuple[str, ...]
     """Of fragmentation."""
+    written: Written
     speed_up: float
     max_error_percent: float
     min_hit_percent: float
@@ -46,15 +48,18 @@ class Terms:
 def terms_of(snapshot: Snapshot, times: Times) -> Terms:
     """The terms of the pass that made `snapshot`."""
     spec = snapshot.deployment.spec
-    triggers, band = spec.healing.triggers, spec.healing.triggers.gpu_utilization
+    healing = spec.healing
+    triggers = healing.triggers
+    band, written = triggers.gpu_utilization, written_of(spec)
     return Terms(
         mono=snapshot.mono,
         now=snapshot.now,
         times=times,
         spec=spec,
         line=Line(float(triggers.fragmentation.threshold_percent), times),
-        sources=triggers.fragmentation.sources,
-        speed_up=spec.healing.speed_up,
+        sources=written.sources,
+        written=written,
+        speed_up=healing.speed_up,
         max_error_percent=float(triggers.errors.max_percent),
         min_hit_percent=float(triggers.cache_hit_rate.min_percent),
         max_preemptions=triggers.preemptions.max_per_second,

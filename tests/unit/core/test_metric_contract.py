@@ -10,7 +10,7 @@ from kintsugi.core.detect.growing import MemoryState
 from kintsugi.core.evidence import Memory
 from kintsugi.core.finding import Detector
 from kintsugi.core.judge import judge
-from kintsugi.core.metric_contract import NEEDS, ContractState, check, name_in, needed_by, owed
+from kintsugi.core.metric_contract import NEEDS, ContractState, check, name_in, needed_by, owed, written_of
 from kintsugi.core.page import PageReader
 from kintsugi.core.sample import Sample, read_sample
 from kintsugi.core.series import TABLE, Signal
@@ -38,7 +38,15 @@ def lacks_of(
 ) -> dict[Detector, tuple[str, ...]]:
     state, seen = ContractState(), sample(text, prefix)
     check(state, seen, TIMES)
-    found = owed(state, len(seen.ranks), MemoryState(), deployment().spec, instance(image=image), 10.0, TIMES)
+    found = owed(
+        state,
+        len(seen.ranks),
+        MemoryState(),
+        written_of(deployment().spec),
+        instance(image=image),
+        10.0,
+        TIMES,
+    )
     return dict(found.lacking)
 
 

@@ -12,6 +12,8 @@ from kintsugi.core.times import Times
 
 def corrupted_findings(state: AnswerState, fresh: bool, now: float, times: Times) -> list[Finding]:
     """The statements on one process, at most two. `now` in epoch seconds."""
+    if state.shown is None and not state.suspected and not state.off and state.nan_rise < NANS:
+        return []
     found = [_of_answers(state, fresh, now, times), _of_nans(state, now, times)]
     return [each for each in found if each is not None]
 

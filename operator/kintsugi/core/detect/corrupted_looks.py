@@ -10,11 +10,15 @@ from kintsugi.core.snapshot import Snapshot
 from kintsugi.core.times import Times
 
 
-def judge_answers(up: Sequence[Look], memory: AnswerMemory, snapshot: Snapshot, times: Times) -> None:
-    """Move the evidence on every instance of `up`, which were all Ready once."""
+def judge_answers(
+    up: Sequence[Look],
+    memory: AnswerMemory,
+    revisions: set[tuple[str, str]],
+    snapshot: Snapshot,
+    times: Times,
+) -> None:
+    """Move the evidence on every instance of `up`, which were all Ready once. `revisions`: (pool, revision) that exist."""
     mono = snapshot.mono
-    revisions = {(one.instance.pool, one.instance.revision) for one in up}
-    revisions |= {(rs.pool, rs.revision) for rs in snapshot.replica_sets}
     for gone in [key for key in memory.known if key[:2] not in revisions]:
         del memory.known[gone]
     entries = [

@@ -73,7 +73,8 @@ class CostModel:
         """Seconds that a step of content `x` should take; None while too little is known."""
         if self.samples < USABLE_SAMPLES or self.solved_at is None:
             return None
-        total = sum(t * value for t, value in zip(self.theta, x, strict=True))
+        theta = self.theta
+        total = theta[0] * x[0] + theta[1] * x[1] + theta[2] * x[2] + theta[3] * x[3] + theta[4] * x[4]
         return total if total > 0 else None
 
     def exported(self) -> list[float]:

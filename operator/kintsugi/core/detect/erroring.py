@@ -166,16 +166,17 @@ def counts(rows: deque[Row], times: Times) -> Counts:
 
 
 def _between(first: Row, last: Row) -> Counts:
-    http = max(_rise(first.http_failed, last.http_failed) - (last.rejections - first.rejections), 0.0)
-    inside = _rise(first.failed, last.failed)
-    errors = max(max(http, inside) - (last.own_bad - first.own_bad), 0.0)
+    http, inside = _rise(first.http_failed, last.http_failed), _rise(first.failed, last.failed)
+    errors, refused = 0.0, last.rejections - first.rejections
+    if http or inside or refused:  # nearly always there is none of it
+        errors = max(max(http - refused, 0.0, inside) - (last.own_bad - first.own_bad), 0.0)
     good = max(_rise(first.finished, last.finished) - (last.own_good - first.own_good), 0.0)
     return Counts(errors, good + errors, last.mono - first.mono)
 
 
 def _rise(first: float | None, last: float | None) -> float:
     """A series that begins with its first event has risen from nothing: labelled counters appear only then."""
-    return 0.0 if last is None else max(0.0, last - (first or 0.0))
+    return last - (first or 0.0) if last is not None and last > (first or 0.0) else 0.0
 
 
 def errors_pass(entries: Iterable[Erring], mono: float, now: float, times: Times, max_percent: float) -> None:
@@ -210,7 +211,7 @@ def _judge(
     state = entry.state
     state.suspected = state.counts.above(share) or state.idle_bad >= IDLE_STREAK
     others = [known for uid, known in shown.items() if uid != entry.uid]
-    state.shared = _fail_too(others, share / 2)
+    state.shared = bool(others) and _fail_too(others, share / 2)
     if not state.suspected and not state.sick:
         state.since = None
     elif state.since is None:

@@ -49,6 +49,9 @@ class Source(Enum):
     """Page cache of the weights looks like growth in it (10-32 % of healthy series a week, hang §2): advice only."""
 
 
+_ENGINE: Final = Source.ENGINE
+
+
 class Level(NamedTuple):
     """Bytes in use at one moment, and the bytes at which the kernel kills; `limit` None where there is no limit."""
 
@@ -119,7 +122,7 @@ def level_of(
     anonymous = _most(telemetry, _ANONYMOUS) if telemetry else None
     if anonymous is not None:
         limit = _most(telemetry, _LIMIT) or pod_limit
-        return Level(anonymous + (_most(telemetry, _SHARED) or 0.0), limit, Source.ENGINE)
+        return Level(anonymous + (_most(telemetry, _SHARED) or 0.0), limit, _ENGINE)
     if measured is None or mono - measured.mono > MEASURED_AGE:
         return None
     if measured.memory_rss is not None:

@@ -8,6 +8,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -49,9 +50,10 @@ class _Lines(NamedTuple):
     limit: float
     suspect: float
 
-    @classmethod
-    def of(cls, drop_percent: float) -> "_Lines":
-        return cls(line(drop_percent), line(min(SUSPECT_DROP, drop_percent)))
+
+@lru_cache(maxsize=64)
+def _lines(drop_percent: float) -> _Lines:
+    return _Lines(line(drop_percent), line(min(SUSPECT_DROP, drop_percent)))
 
 
 @dataclass(slots=True)
@@ -142,13 +144,13 @@ def slow_pass(
             residuals.setdefault((entry.pool, entry.revision), []).append(state.residual)
     for values in (*owns.values(), *residuals.values()):
         values.sort()
-    lines, lengths = _Lines.of(drop_percent), lengths_of(times)
+    lines, lengths = _lines(drop_percent), lengths_of(times)
     for entry in entries:
         near = _level(entry.state, residuals.get((entry.pool, entry.revision), ()))
         level = near if entry.watched else None
         _compare(entry.state, owns.get(entry.pool, ()), level, near, lines, lengths, mono, times)
         _decide(entry.state, lengths, now, times)
-    _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, drop_percent)
+    _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, lines, lengths)
     for entry in entries:
         _learn(entry, memory, residuals.get((entry.pool, entry.revision), []), mono, times)
     for model in memory.models.values():
@@ -244,11 +246,14 @@ def slots_of(seconds: float, times: Times) -> int:
 
 def lengths_of(times: Times) -> Lengths:
     """The same for the windows that every look at a process needs."""
-    return Lengths(
-        slots_of(times.throughput_window, times),
-        slots_of(times.throughput_suspect, times),
-        slots_of(times.throughput_clear, times),
-    )
+    windows = (times.throughput_window, times.throughput_suspect, times.throughput_clear)
+    return _lengths(windows, times.scrape_interval)
+
+
+@lru_cache(maxsize=64)
+def _lengths(windows: tuple[float, float, float], interval: float) -> Lengths:
+    whole, suspect, clear = [max(1, round(seconds / interval)) for seconds in windows]
+    return Lengths(whole, suspect, clear)
 
 
 def level_slots(times: Times) -> int:
@@ -277,15 +282,15 @@ def _see_pools(
     owns: Mapping[str, Sequence[float]],
     mono: float,
     times: Times,
-    drop_percent: float,
+    lines: _Lines,
+    lengths: Lengths,
 ) -> None:
-    memory.pools = {name: memory.pools.get(name, PoolState()) for name in sorted(pools)}
+    memory.pools = {name: memory.pools.get(name) or PoolState() for name in sorted(pools)}
     for name, pool in memory.pools.items():
         values = owns.get(name, ())
         pool.median_own = median(values) if len(values) > 1 else None
-        over = None if pool.median_own is None else pool.median_own > line(drop_percent) / 2
-        length = slots_of(times.throughput_suspect, times)
-        pool.slow.shift(_elapsed(pool.slot_at, mono, times.scrape_interval), over, length)
+        over = None if pool.median_own is None else pool.median_own > lines.limit / 2
+        pool.slow.shift(_elapsed(pool.slot_at, mono, times.scrape_interval), over, lengths.suspect)
         pool.slot_at = mono
 
 

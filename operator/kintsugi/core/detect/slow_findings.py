@@ -53,7 +53,7 @@ def pool_slow(memory: SlowMemory, times: Times) -> dict[str, tuple[str, ...]]:
     """By pool: the finding that all of it is slow, which no restart cures."""
     found: dict[str, tuple[str, ...]] = {}
     for name, pool in memory.pools.items():
-        if pool.slow.sustained(slots_of(times.throughput_suspect, times)) and pool.median_own is not None:
+        if pool.median_own is not None and pool.slow.sustained(lengths_of(times).suspect):
             percent = 100 * (1 - math.exp(-max(0.0, pool.median_own)))
             text = f"PoolSlow: the pool as a whole lost {percent:.0f} % of its step rate (driver, power, network, traffic)"
             found[name] = (text,)

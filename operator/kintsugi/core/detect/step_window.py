@@ -1,6 +1,5 @@
 """What the last minute of pages says of an engine's steps: duration, decodes, prefill and KV usage (slow paper §2)."""
 
-import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -73,22 +72,22 @@ class StepWindow:
     def measure(self, times: Times) -> Measure | None:
         """The window as one measure, or None = Unknown: it then counts neither for nor against."""
         rows = self.rows
-        needed = math.ceil(MIN_SCRAPE_SHARE * (times.slow_row_window / times.scrape_interval + 1))
-        if len(rows) < max(3, needed):
+        needed = MIN_SCRAPE_SHARE * (times.slow_row_window / times.scrape_interval + 1)
+        if len(rows) < 3 or len(rows) < needed:
             return None
         first, last = rows[0], rows[-1]
         span = last.mono - first.mono
         steps, decodes = last.steps - first.steps, last.decodes - first.decodes
         seconds, gaps = last.decode_seconds - first.decode_seconds, last.gap_seconds - first.gap_seconds
-        if span < times.slow_row_window / 2 or min(steps, decodes, seconds) <= 0 or gaps < 0:
+        if span < times.slow_row_window / 2 or steps <= 0 or decodes <= 0 or seconds <= 0 or gaps < 0:
+            return None
+        if gaps > MAX_GAP_SHARE * seconds:
             return None
         share = times.slow_row_window / WINDOW_SECONDS
         busy = min([row.running for row in rows]) >= 1
         least = max(2.0, MIN_BUSY * share)
         enough = decodes >= max(2.0, MIN_DECODES * share) and steps >= max(2.0, MIN_STEPS * share)
-        if not enough and not (busy and min(steps, decodes) >= least):
-            return None
-        if gaps > MAX_GAP_SHARE * seconds:
+        if not enough and not (busy and steps >= least and decodes >= least):
             return None
         return Measure(
             seconds=seconds / decodes,
