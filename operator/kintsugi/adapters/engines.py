@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import json
 import logging
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -47,6 +46,8 @@ log = logging.getLogger("kintsugi.engines")
 
 _RANK_SERIES: Final = "\nvllm:num_requests_running{"
 _MOST_REMEMBERED: Final = 10_000
+_ANY_NATS: Final = 1e6
+"""Beyond it a log-probability is none: infinite, not a number, or an integer that no float holds."""
 
 
 class HttpEngines:
@@ -298,7 +299,7 @@ def _is_completion(body: bytes) -> bool:
 def _first_choice(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -316,7 +317,7 @@ def _answer(body: bytes) -> Answer | None:
     tops = said.get("top_logprobs") if isinstance(said, dict) else None
     first = tops[0] if isinstance(tops, list) and tops and isinstance(tops[0], dict) else {}
     likely = sorted(
-        (p for p in first.values() if isinstance(p, float | int) and math.isfinite(p)), reverse=True
+        (p for p in first.values() if isinstance(p, float | int) and abs(p) < _ANY_NATS), reverse=True
     )
     return Answer(token, float(likely[0] - likely[1]) if len(likely) > 1 else None)
 
@@ -335,7 +336,7 @@ def _ranks(body: bytes) -> tuple[Mapping[str, Any], ...] | None:
 def _model_names(body: bytes) -> frozenset[str] | None:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     listed = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(listed, list):

@@ -45,7 +45,7 @@ that block size): 128 and 256 fill a block, one more begins the next. Together 5
 QUESTIONS: Final = tuple(Question(name, prompt) for name, prompt in _PROMPTS.items())
 """As they are asked in bursts."""
 WITH_MARGIN: Final = tuple(Question(name, prompt, margin=True) for name, prompt in _PROMPTS.items())
-"""As they are asked once, at the start of a process."""
+"""As they are asked once, after the warm-up of a process; the first of them is the one that a young process is asked."""
 NAMES: Final = tuple(_PROMPTS)
 TOKENS: Final = {name: len(prompt) for name, prompt in _PROMPTS.items()}
 """Prompt tokens by question."""

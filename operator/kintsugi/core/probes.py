@@ -117,8 +117,8 @@ def questions(looks: Iterable[Look], mono: float, times: Times) -> tuple[Canary,
 
 
 def openers(looks: Iterable[Look], mono: float, times: Times, most: int) -> tuple[Canary, ...]:
-    """The shortest question with its margin, once to each process that has just become Ready, noted as sent; no more
-    than `most` of them.
+    """The shortest question with its margin, once to each process in its warm-up, noted as sent; no more than `most` of
+    them, and none that would still be open when the warm-up is over.
 
     vLLM compiles what margins need at the first request that asks for them, and makes no step meanwhile (measured on
     0.32, two CPU cores: 8 s): that pause is of our making, so it is had while silence does not count and few streams run.
@@ -128,7 +128,8 @@ def openers(looks: Iterable[Look], mono: float, times: Times, most: int) -> tupl
         process = look.process
         if process is None or process.answers.opened or process.answers.first or len(found) >= most:
             continue
-        if not look.fresh or not _in_reach(look) or process.age(mono) >= times.stall_warm_up:
+        left = times.stall_warm_up - process.age(mono)
+        if not look.fresh or not _in_reach(look) or left <= times.corrupted_burst:
             continue
         rank = (process.ranks or (DEFAULT_RANK,))[0]
         if may_be_asked(process) and _RANK.fullmatch(rank) is not None:

@@ -22,6 +22,8 @@ from kintsugi_engine.contract import CANARY_REQUEST_ID_PREFIX
 async def answering(choice: Any, seen: list[tuple[dict[str, str], dict[str, Any]]]) -> AsyncIterator[Address]:
     async def handler(request: web.Request) -> web.StreamResponse:
         seen.append(({name.lower(): said for name, said in request.headers.items()}, await request.json()))
+        if isinstance(choice, str):
+            return web.Response(text=choice, content_type="application/json")
         return web.json_response({"choices": [choice]} if isinstance(choice, dict) else choice)
 
     app = web.Application()
@@ -73,10 +75,12 @@ async def test_a_question_is_greedy_one_token_long_salted_and_sent_with_the_engi
         ({"token_ids": [71], "logprobs": {"top_logprobs": [{"token_id:71": -0.1}]}}, Answer("id 71")),
         ({"token_ids": [71], "logprobs": {"top_logprobs": [{"a": None, "b": -1.0}]}}, Answer("id 71")),
         ({"token_ids": [71], "logprobs": {"top_logprobs": []}}, Answer("id 71")),
+        ({"token_ids": [71], "logprobs": {"top_logprobs": [{"a": 0, "b": -(10**400)}]}}, Answer("id 71")),
         ({"token_ids": [], "text": ""}, None),
         ({"token_ids": [None], "text": None}, None),
         ({}, None),
         ([], None),
+        ("[" * 30_000, None),
         ({"text": ["a"]}, None),
     ],
 )

@@ -85,6 +85,34 @@ def test_the_first_question_is_no_request_of_a_user_while_it_runs() -> None:
     assert seen == [0.0, 0.0, 0.0, 0.0]
 
 
+def test_a_first_question_whose_end_is_never_told_hides_no_user_for_ever() -> None:
+    pool = Pool(1)
+    pool.held = []
+    rank = pool.engines["pod-0"].ranks[0]
+    rank.running = 0
+    pool.look(**YOUNG)
+    rank.running = 1
+    pool.run(100, **YOUNG)
+    assert pool.running() == 1.0
+
+
+def test_a_process_whose_warm_up_is_nearly_over_is_not_asked_any_more() -> None:
+    pool = Pool(1)
+    pool.engines["pod-0"].ranks[0].waiting = 3
+    pool.run(545, **YOUNG)
+    pool.engines["pod-0"].ranks[0].waiting = 0
+    pool.run(50, **YOUNG)
+    assert pool.asked == {}
+
+
+def test_a_refused_first_question_strikes_none_out() -> None:
+    pool = Pool(1)
+    pool.outcomes["pod-0"] = CanaryOutcome.REFUSED_BY_ENGINE, 400
+    pool.run(60, **YOUNG)
+    (process,) = pool.stage.memory.processes.values()
+    assert process.answers.refused == set()
+
+
 def test_a_first_question_that_fails_is_no_error_of_a_user() -> None:
     pool = Pool(1)
     pool.outcomes["pod-0"] = CanaryOutcome.SERVER_ERROR, 500

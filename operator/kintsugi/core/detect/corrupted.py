@@ -1,6 +1,7 @@
 """`corrupted`: what is known of one process's answers to known questions (hang paper §4). `corrupted_pass` judges it.
 
-Every process is asked all questions once, after its warm-up: what it is not sure of is struck out for it. From then on
+A young process is asked one of them, for what its engine compiles (`probes.openers`). Every process is asked all of them
+once, after its warm-up: what it is not sure of is struck out for it. From then on
 one question goes out every five minutes; a wrong answer, or a counter of NaNs that rises, asks for bursts of all.
 """
 
@@ -56,7 +57,7 @@ class Round:
         """All have ended, or the time of a burst has passed; a slow look at the engine prolongs it."""
         if self.began is None:
             return False
-        late = mono - self.began >= times.corrupted_burst + 2 * times.scrape_interval
+        late = mono - self.began >= _patience(times)
         return late or all(name in self.told for name in self.wanted)
 
     def waiting(self) -> int:
@@ -175,18 +176,24 @@ class AnswerState:
         self.round, self.opener, self.pair = None, None, []
 
 
+def _patience(times: Times) -> float:
+    """Seconds after which a question without an end is not waited for any more."""
+    return times.corrupted_burst + 2 * times.scrape_interval
+
+
 def hear_answers(state: AnswerState, results: Iterable[CanaryResult]) -> None:
     """Take in questions that ended. What was refused, failed or was not answered in time is no answer at all."""
     for result in results:
         question, asked = result.canary.question, state.round
         if question is None:
             continue
-        if state.opener is not None and state.opener.id == result.canary.id:
+        opens = state.opener is not None and state.opener.id == result.canary.id
+        if opens:
             state.opener = None
         if result.outcome is CanaryOutcome.ANSWERED:
             state.answered += 1
             state.tokens += TOKENS.get(question.name, len(question.prompt))
-        elif result.status in _NOT_ASKABLE:
+        elif result.status in _NOT_ASKABLE and not opens:
             state.refused.add(question.name)
         if asked is not None and result.canary.id in asked.asked:
             asked.told[question.name] = result.answer if result.outcome is CanaryOutcome.ANSWERED else None
@@ -210,6 +217,8 @@ def see_nans(state: AnswerState, sample: Sample, times: Times, now: float) -> No
 
 def settle(state: AnswerState, known: Mapping[str, str], mono: float, times: Times) -> bool:
     """Close the round that is over and draw from it what it says; True where more is known of the start."""
+    if state.opener is not None and mono - state.opener.sent >= _patience(times):
+        state.opener = None  # its end was never told
     done = state.round
     if done is None or not done.over(mono, times):
         return False

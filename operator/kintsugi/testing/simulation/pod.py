@@ -45,8 +45,8 @@ SLIPS = (0.0, 0.0, 0.002, 0.01)
 FRAGMENTATION: Final = Signal.GPU_FRAGMENTATION
 ORPHANED: Final = Signal.ORPHANED_RATIO
 ANONYMOUS: Final = Signal.MEMORY_ANONYMOUS
-LIMIT: Final = Signal.MEMORY_LIMIT
-"""Every page has these, and a member costs ten times what a name does."""
+MEMORY_LIMIT: Final = Signal.MEMORY_LIMIT
+"""Every page of an engine with telemetry has these, and a member costs ten times what a name does."""
 
 
 class Pod:
@@ -268,7 +268,7 @@ class Pod:
                 FRAGMENTATION: {"0": percent / 100},
                 ORPHANED: {"0": orphaned / 100},
                 ANONYMOUS: {"0": self.memory.bytes_at(t, self._luck)},
-                LIMIT: {"0": LIMIT_BYTES},
+                MEMORY_LIMIT: {"0": LIMIT_BYTES},
             }
         self._page_at = t
         return Sample(
