@@ -191,8 +191,10 @@ class RankEngine:
                     steps = min(left // chunk, MOST_CHUNKS_AT_ONCE, ends - clock)
                 depth = (prefill.prompt - left + chunk / 2) / kv_tokens
                 cost += chunk * (costs.prompt + costs.attention * depth)
+            elif n and ends - clock < MOST_STEPS_AT_ONCE:
+                steps = ends - clock
             elif n:
-                steps = min(ends - clock, MOST_STEPS_AT_ONCE)
+                steps = MOST_STEPS_AT_ONCE
             else:
                 if arrives < until:
                     t = arrives
