@@ -30,6 +30,7 @@ from kintsugi.core.page import PageReader
 from kintsugi.core.reading import Unreadable
 from kintsugi.core.sample import Sample, fell, missing_ranks, read_sample
 from kintsugi.core.snapshot import Instance, Page, ProcessKey
+from kintsugi.core.terms import Terms
 from kintsugi.core.times import Times
 
 REPEATED = "RepeatedPage: the same page again, down to the process's own CPU time"
@@ -98,6 +99,8 @@ class Memory:
     kept: dict[ProcessKey, Kept] = field(default_factory=dict)
     """What was learned before an operator restart, until a page shows whether its process still runs (`core.learned`)."""
     last_mono: float | None = None
+    terms: Terms | None = None
+    """Of the last pass."""
 
     def begin(self, mono: float, late_by: float, times: Times, instances: Iterable[Instance]) -> bool:
         """Start a pass: forget what is gone; True where our own loop was late, so that every clock starts again."""

@@ -101,19 +101,19 @@ class _Siblings(NamedTuple):
 
 def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
     """The verdicts on all instances of `snapshot`. `times` from `effective_times`; `memory` is moved on and returned."""
-    spec, mono = snapshot.deployment.spec, snapshot.mono
-    terms = terms_of(snapshot, times)
+    mono = snapshot.mono
+    terms = memory.terms = terms_of(snapshot, times, memory.terms)
     late = memory.begin(mono, snapshot.late_by, times, snapshot.instances)
-    if memory.reader.prefix != (prefix := spec.monitoring.prometheus.metric_prefix):
-        memory.reader = PageReader(prefix=prefix)
+    if memory.reader.prefix != terms.metric_prefix:
+        memory.reader = PageReader(prefix=terms.metric_prefix)
     reserved = _reserved(snapshot)
     looks = [look(i, memory, terms, (i.uid, i.started_at) in reserved) for i in snapshot.instances]
     up = [one for one in looks if one.up]
     revisions = {(one.instance.pool, one.instance.revision) for one in up}
     revisions |= {(rs.pool, rs.revision) for rs in snapshot.replica_sets}
     by_pool = _by_pool(up)
-    _judge_steps(up, memory, revisions, snapshot, times)
-    _judge_errors(up, snapshot, times)
+    _judge_steps(up, memory, revisions, terms)
+    _judge_errors(up, terms)
     _judge_queues(up, by_pool, snapshot, times)
     judge_answers(up, memory.answers, revisions, snapshot, times)
     siblings = _Siblings(
@@ -121,7 +121,7 @@ def judge(snapshot: Snapshot, times: Times, memory: Memory) -> Judgement:
         readable=sum([one.new_page for one in up]),
         by_pool=by_pool,
         start_budgets={
-            pool: start_budget(spec, pool)
+            pool: start_budget(terms.spec, pool)
             for pool in {i.pool for i in snapshot.instances if not i.ready or i.started_at is None}
         },
     )
@@ -153,10 +153,8 @@ def _by_pool(up: Iterable[Look]) -> dict[str, int]:
     return counts
 
 
-def _judge_steps(
-    up: Sequence[Look], memory: Memory, revisions: set[tuple[str, str]], snapshot: Snapshot, times: Times
-) -> None:
-    mono = snapshot.mono
+def _judge_steps(up: Sequence[Look], memory: Memory, revisions: set[tuple[str, str]], terms: Terms) -> None:
+    times = terms.times
     for gone in [key for key in memory.slow.models if key not in revisions]:
         del memory.slow.models[gone]
     entries = [
@@ -170,12 +168,10 @@ def _judge_steps(
         for one in up
         if (process := one.process) is not None and not one.instance.deleting
     ]
-    drop = float(snapshot.deployment.spec.healing.triggers.throughput.drop_percent)
-    slow_pass(entries, memory.slow, mono, snapshot.now, times, drop)
+    slow_pass(entries, memory.slow, terms.mono, terms.now, times, terms.max_drop_percent)
 
 
-def _judge_errors(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
-    mono = snapshot.mono
+def _judge_errors(up: Sequence[Look], terms: Terms) -> None:
     entries = [
         Erring(
             uid=one.instance.uid,
@@ -186,8 +182,7 @@ def _judge_errors(up: Sequence[Look], snapshot: Snapshot, times: Times) -> None:
         for one in up
         if (process := one.process) is not None
     ]
-    limit = float(snapshot.deployment.spec.healing.triggers.errors.max_percent)
-    errors_pass(entries, mono, snapshot.now, times, limit)
+    errors_pass(entries, terms.mono, terms.now, terms.times, terms.max_error_percent)
 
 
 def _judge_queues(up: Sequence[Look], by_pool: Mapping[str, int], snapshot: Snapshot, times: Times) -> None:

@@ -54,8 +54,10 @@ def signal_values(
     values["memory_forecast_seconds"] = forecast_seconds(process.memory, mono, times)
     clocks = process.stall.ranks
     values["flat_seconds"] = max([clock.flat for clock in clocks.values()]) if clocks else None
-    finite = math.isfinite
-    return {name: value for name, value in values.items() if value is not None and finite(value)}
+    known = {name: value for name, value in values.items() if value is not None}
+    if all(map(math.isfinite, known.values())):
+        return known
+    return {name: value for name, value in known.items() if math.isfinite(value)}
 
 
 def _fragmentation(process: ProcessEvidence) -> float | None:

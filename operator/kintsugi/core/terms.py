@@ -1,11 +1,12 @@
 """What one pass holds every instance against: its moment, the times in force, the user's limits as plain numbers.
 
-They are read from the spec once a pass: a field of a model costs several times what a plain one does, and a pass has
-a thousand instances.
+They are read from a deployment once: a field of a model costs several times what a plain one does, and most passes
+find the deployment as the last one did.
 """
 
 from dataclasses import dataclass, field
 
+from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.detect.fragmented import Line
 from kintsugi.core.detect.stalled import Limits, limits
@@ -16,20 +17,24 @@ from kintsugi.core.times import Times
 
 @dataclass(slots=True)
 class Terms:
-    """`mono` and `now` are the pass's own times. Not changed once made."""
+    """`mono` and `now` are the pass's own times; nothing else is changed once made."""
 
     mono: float
     """Monotonic seconds."""
     now: float
     """Epoch seconds, for people."""
     times: Times
+    deployment: DeepSeekV4Deployment
     spec: DeploymentSpec
+    metric_prefix: str
     line: Line
     sources: tuple[str, ...]
     """Of fragmentation."""
     written: Written
     speed_up: float
     max_error_percent: float
+    max_drop_percent: float
+    """Of the step rate."""
     min_hit_percent: float
     max_preemptions: float
     """Per second."""
@@ -45,8 +50,11 @@ class Terms:
         return found
 
 
-def terms_of(snapshot: Snapshot, times: Times) -> Terms:
-    """The terms of the pass that made `snapshot`."""
+def terms_of(snapshot: Snapshot, times: Times, last: Terms | None = None) -> Terms:
+    """The terms of the pass that made `snapshot`: those of the `last` one, moved on, where its deployment still stands."""
+    if last is not None and last.deployment is snapshot.deployment and last.times is times:
+        last.mono, last.now = snapshot.mono, snapshot.now
+        return last
     spec = snapshot.deployment.spec
     healing = spec.healing
     triggers = healing.triggers
@@ -55,12 +63,15 @@ def terms_of(snapshot: Snapshot, times: Times) -> Terms:
         mono=snapshot.mono,
         now=snapshot.now,
         times=times,
+        deployment=snapshot.deployment,
         spec=spec,
+        metric_prefix=spec.monitoring.prometheus.metric_prefix,
         line=Line(float(triggers.fragmentation.threshold_percent), times),
         sources=written.sources,
         written=written,
         speed_up=healing.speed_up,
         max_error_percent=float(triggers.errors.max_percent),
+        max_drop_percent=float(triggers.throughput.drop_percent),
         min_hit_percent=float(triggers.cache_hit_rate.min_percent),
         max_preemptions=triggers.preemptions.max_per_second,
         gpu_band=(float(band.min_percent), float(band.max_percent)),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kintsugi.core.detect.jeffreys import surely_above
+from kintsugi.core.frozen import frozen
 from kintsugi.core.sample import Sample
 from kintsugi.core.snapshot import CanaryOutcome, CanaryResult
 from kintsugi.core.times import Times
@@ -28,7 +29,8 @@ IDLE_STREAK: Final = 3
 _COUNTED: Final = frozenset({CanaryOutcome.ANSWERED, CanaryOutcome.SERVER_ERROR})
 
 
-class Row(NamedTuple):
+@frozen
+class Row:
     """Counters of one page; canaries of ours up to then. Monotonic seconds."""
 
     mono: float
@@ -188,9 +190,10 @@ def errors_pass(entries: Iterable[Erring], mono: float, now: float, times: Times
     for pool in by_pool.values():
         # Where none was ever answered, it may be our canaries that are wrong, and then they convict nobody.
         works = any(entry.state.answered for entry in pool)
-        shown = {entry.uid: entry.state.counts for entry in pool if entry.judged}
-        if not any(known.errors for known in shown.values()):
-            shown = {}  # nearly always: none fails any, and there is nothing to compare
+        shown: dict[str, Counts] = {}
+        if [entry for entry in pool if entry.judged and entry.state.counts.errors]:
+            # Nearly always none fails any, and there is nothing to compare.
+            shown = {entry.uid: entry.state.counts for entry in pool if entry.judged}
         for entry in pool:
             if entry.judged:
                 _judge(entry, shown, works, mono, now, times, share)

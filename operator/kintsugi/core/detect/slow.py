@@ -285,7 +285,8 @@ def _see_pools(
     lines: _Lines,
     lengths: Lengths,
 ) -> None:
-    memory.pools = {name: memory.pools.get(name) or PoolState() for name in sorted(pools)}
+    if memory.pools.keys() != pools:
+        memory.pools = {name: memory.pools.get(name) or PoolState() for name in sorted(pools)}
     for name, pool in memory.pools.items():
         values = owns.get(name, ())
         pool.median_own = median(values) if len(values) > 1 else None

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kintsugi.core.frozen import frozen
 from kintsugi.core.sample import RankSample, Sample
 from kintsugi.core.snapshot import CanaryOutcome, CanaryResult, Failed, Failure
 from kintsugi.core.times import Times
@@ -127,7 +128,8 @@ class Limits(NamedTuple):
     admit_remove: float
 
 
-class Watch(NamedTuple):
+@frozen
+class Watch:
     """What one look at a process needs to know. `now` is epoch seconds, for people only."""
 
     times: Times

@@ -2,8 +2,9 @@
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
+from kintsugi.core.frozen import frozen
 from kintsugi.core.sample import Sample
 from kintsugi.core.times import Times
 
@@ -21,7 +22,8 @@ CANARY_PROMPT_TOKENS: Final = 4.0
 """Prompt tokens of one canary of ours (hang §1.3)."""
 
 
-class Row(NamedTuple):
+@frozen
+class Row:
     """Counters of one page, all ranks together, own canaries taken off."""
 
     mono: float
@@ -35,7 +37,8 @@ class Row(NamedTuple):
     gap_seconds: float
 
 
-class Measure(NamedTuple):
+@frozen
+class Measure:
     """One Known window."""
 
     seconds: float
