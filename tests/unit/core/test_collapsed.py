@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kintsugi.core.detect.cost_model import USABLE_SAMPLES, CostModel
 from kintsugi.core.evidence import Memory
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.snapshot import Canary, CanaryOutcome, Failure
@@ -140,6 +141,15 @@ def test_canaries_that_are_served_late_still_waited_in_vain_in_a_pool_of_several
 )
 def test_nobody_is_sick_where(why: str, fleet: Fleet) -> None:
     assert sick_at(fleet, 1500) is None, why
+
+
+@pytest.mark.parametrize(("tokens_a_step", "sick"), [(25.0, True), (300.0, False)])
+def test_steps_that_carry_chunks_explain_a_queue_whatever_the_model_thinks_a_chunk_costs(
+    tokens_a_step: float, sick: bool
+) -> None:
+    fleet = Fleet(prompt=lambda t: 40.0 * tokens_a_step)
+    fleet.stage.memory.slow.models["main", "r1"] = CostModel(samples=USABLE_SAMPLES, solved_at=0.0)
+    assert (sick_at(fleet) is not None) is sick
 
 
 def test_no_step_at_all_is_left_to_the_detector_of_stalls() -> None:

@@ -39,6 +39,18 @@ def test_the_two_bursts_lie_a_minute_apart() -> None:
     assert 60.0 <= bursts[8] - bursts[0] <= 75.0
 
 
+@pytest.mark.parametrize(("wrong", "sick"), [(NAMES[3:], True), ((*NAMES[:3], *NAMES[5:]), False)])
+def test_two_that_agree_on_five_questions_convict_by_four_of_those_and_by_no_others(
+    wrong: tuple[str, ...], sick: bool
+) -> None:
+    pool = Pool(2)
+    pool.mouths = {"pod-0": unsure_of(NAMES[0]), "pod-1": unsure_of(*NAMES[1:3])}
+    pool.run(120)
+    pool.mouths["pod-0"] = wrong_on(*wrong)
+    pool.run(2_000)
+    assert pool.sick() == (["pod-0"] if sick else [])
+
+
 @pytest.mark.parametrize("wrong", [1, 2, 3])
 def test_less_than_four_wrong_answers_never_convict(wrong: int) -> None:
     pool = fallen(wrong=wrong).run(4_000)

@@ -57,6 +57,13 @@ def test_few_scrapes_a_short_span_or_few_steps_are_unknown() -> None:
     assert filled(START, grown(steps=10, itl_count=80, itl_sum=4)).measure(Times()) is None
 
 
+def test_steps_that_carry_whole_chunks_are_unknown_since_a_prefill_is_counted_when_it_ends() -> None:
+    decodes = {"steps": 200.0, "itl_count": 1_600.0, "itl_sum": 80.0}
+
+    assert filled(START, grown(**decodes, prompt_tokens=200.0 * 4_000)).measure(Times()) is not None
+    assert filled(START, grown(**decodes, prompt_tokens=200.0 * 4_200)).measure(Times()) is None
+
+
 def test_few_steps_are_no_excuse_where_requests_ran_all_along() -> None:
     few = grown(steps=30, itl_count=60, itl_sum=30)
 

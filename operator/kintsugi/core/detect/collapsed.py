@@ -29,6 +29,10 @@ MOST_KV: Final = 0.5
 MOST_PREFILL: Final = 0.2
 """Share of the time spent in prefills that explains no queue (slow §4: 0.3 was as clean there, 0.5 gave 26 false
 verdicts in 780 hours)."""
+MOST_COMPUTED: Final = 256.0
+"""Computed prompt tokens a step from which on prefills explain a queue, whatever the model of costs says they take: where
+nearly all steps carry a chunk, it can't tell what a chunk costs (chosen here: an eighth of vLLM's smallest default of
+`--max-num-batched-tokens`; a rank that lets hardly anybody in computes less than 50)."""
 MOST_RISE: Final = 0.02
 """By how much the lowest KV usage of the window's last quarter may lie above the highest of its first. More is a prefill
 under way: a giant prompt is counted only when its prefill ends, and others may step beside it, so that the share above
@@ -223,6 +227,7 @@ def _weigh(queue: RankQueue, beside: Beside) -> None:
     late = sum(islice(lengths, half, None)) / (len(rows) - half)
     queue.starved = (
         last.steps > first.steps
+        and last.computed - first.computed < MOST_COMPUTED * (last.steps - first.steps)
         and sum(lengths) / len(rows) >= LEAST_MEAN_QUEUE
         and late >= STANDING * early
         and _rise(rows) <= MOST_RISE

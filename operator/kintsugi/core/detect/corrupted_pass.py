@@ -236,9 +236,10 @@ def _convict(
         and moment.mono - second < 2 * times.corrupted_burst + 2 * times.scrape_interval
     ):
         return
-    agreed = sum(name in known.sure for name in state.judged_by) >= LEAST_KNOWN
+    agreed = {name: known.tokens[name] for name in known.sure}
     state.shared = wrong > right
-    state.sick = agreed and right >= needed and not state.shared
+    surely = all(marked(each, agreed).bad for each in state.pair)
+    state.sick = surely and right >= needed and not state.shared
     state.unsure = not state.sick and not state.shared
     state.cleared = state.cleared and not state.sick
     state.shown = Shown(marks[0], marks[1], right, wrong)

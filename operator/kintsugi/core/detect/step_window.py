@@ -18,6 +18,10 @@ MIN_SCRAPE_SHARE: Final = 0.6
 """8 of 13 scrapes (slow §2)."""
 MAX_GAP_SHARE: Final = 0.10
 """Share of the time between tokens that may lie in long gaps: a preempted request's wait is no step (slow §2)."""
+MOST_COMPUTED: Final = 4096.0
+"""Computed prompt tokens a step from which on a window is Unknown (chosen here: most steps carry a whole chunk then, twice
+vLLM's smallest default of `--max-num-batched-tokens`). Prompt tokens are counted when a prefill ends, so a minute of long
+prefills does not tell what its own steps carried, and that is what its time went into."""
 CANARY_PROMPT_TOKENS: Final = 4.0
 """Prompt tokens of one canary of ours (hang §1.3)."""
 
@@ -86,6 +90,9 @@ class StepWindow:
             return None
         if gaps > MAX_GAP_SHARE * seconds:
             return None
+        computed = max(0.0, last.computed - first.computed)
+        if computed > MOST_COMPUTED * steps:
+            return None
         share = times.slow_row_window / WINDOW_SECONDS
         busy = min([row.running for row in rows]) >= 1
         least = max(2.0, MIN_BUSY * share)
@@ -95,7 +102,7 @@ class StepWindow:
         return Measure(
             seconds=seconds / decodes,
             decodes=decodes / steps,
-            prefill=max(0.0, last.computed - first.computed) / steps,
+            prefill=computed / steps,
             kv_usage=sum([row.kv_usage for row in rows]) / len(rows),
             wall=span / steps if busy else None,
         )
