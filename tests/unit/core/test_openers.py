@@ -68,6 +68,7 @@ def test_the_pause_in_which_an_engine_compiles_is_no_stall() -> None:
     for _ in range(60):
         stuck.steps, stuck.first_tokens = steps - 50, tokens - 2
         pool.look(**YOUNG)
+    assert pool.asked["pod-0"] == [OPENER]
     assert pool.sick() == []
 
 

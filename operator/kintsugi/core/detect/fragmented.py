@@ -144,10 +144,7 @@ def see(
         state.watched_from_start = age <= times.warm_up + slack
     worst: float | None = None
     for name, value in values.items():
-        worker = state.workers.get(name)
-        reference = worker.reference if worker is not None else None
-        if reference is None:
-            reference = _reference(state, name, value, age, times)
+        reference = _reference(state, name, value, age, times)
         # A restart is known to help: this worker was below the lower line after its warm-up.
         helps = state.proven or (reference is not None and reference <= line.low)
         if helps and (worst is None or value > worst):

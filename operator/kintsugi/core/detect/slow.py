@@ -241,7 +241,7 @@ def disagrees(state: SlowState, length: int) -> bool:
 
 def slots_of(seconds: float, times: Times) -> int:
     """How many slots of one scrape interval make `seconds`."""
-    return max(1, round(seconds / times.scrape_interval))
+    return _slots(seconds, times.scrape_interval)
 
 
 def lengths_of(times: Times) -> Lengths:
@@ -252,8 +252,12 @@ def lengths_of(times: Times) -> Lengths:
 
 @lru_cache(maxsize=64)
 def _lengths(windows: tuple[float, float, float], interval: float) -> Lengths:
-    whole, suspect, clear = [max(1, round(seconds / interval)) for seconds in windows]
+    whole, suspect, clear = [_slots(seconds, interval) for seconds in windows]
     return Lengths(whole, suspect, clear)
+
+
+def _slots(seconds: float, interval: float) -> int:
+    return max(1, round(seconds / interval))
 
 
 def level_slots(times: Times) -> int:
