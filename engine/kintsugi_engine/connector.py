@@ -61,7 +61,7 @@ def _nothing() -> None:
 
 @dataclass
 class TelemetryStats(_metrics.KVConnectorStats):  # type: ignore[misc]
-    """What is shipped: `pool` from the engine core, `workers` by rank. The newest wins; nothing is added up."""
+    """What is shipped: `pool` or `counts` from the engine core, `workers` by rank. The newest wins; nothing is added up."""
 
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -105,8 +105,7 @@ class TelemetryMetrics(_metrics.KVConnectorPromMetrics):  # type: ignore[misc]
         self._exporter.start()
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
-        pool = transfer_stats_data.get("pool")
-        samples = [pool] if pool else []
+        samples = [transfer_stats_data[name] for name in ("pool", "counts") if transfer_stats_data.get(name)]
         try:
             for sample in [*samples, *transfer_stats_data.get("workers", {}).values()]:
                 self._exporter.take(engine_idx, sample)
@@ -176,7 +175,9 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         return None
 
+    @_hook(TelemetryMetadata)
     def build_connector_meta(self, scheduler_output: Any) -> TelemetryMetadata:
+        self.pool.scheduled(scheduler_output.num_scheduled_tokens)
         return TelemetryMetadata()
 
     @_hook(lambda: (False, None))
@@ -197,7 +198,7 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
             rank = allocator.watch().rank
             return TelemetryStats({"workers": {rank: {**sample, "worker": rank}}})
         seen = self.pool.step()
-        return None if seen is None else TelemetryStats({"pool": seen})
+        return None if seen is None else TelemetryStats({"pool" if "blocks" in seen else "counts": seen})
 
     def shutdown(self) -> None:
         self.pool.stop()

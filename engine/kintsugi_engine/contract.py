@@ -20,6 +20,14 @@ SAMPLE_AGE: Final = "kintsugi_sample_age_seconds"
 POOL_RANK: Final = "pool"
 """The `rank` label of what is measured once for each engine, at its block pool, and not in each worker."""
 
+PREFILL_TOKENS: Final = "kintsugi_prefill_tokens"
+"""Counter (`_total` on the page), tokens, label `step`: prompt tokens (and those recomputed after a preemption) that the
+engine's steps computed, `mixed` in steps that also decoded, `alone` in the others. vLLM's own counter of prompt tokens moves
+only when a whole prefill has ended."""
+
+STEPS_RANK: Final = "steps"
+"""The `rank` label of `SAMPLE_AGE` for what is counted step by step, at the scheduler."""
+
 KV_BLOCKS: Final = "kintsugi_kv_blocks"
 """Gauge, blocks, label `state`: `active` (held), `cached_free` (kept for reuse, free to take), `empty_free`."""
 

@@ -173,11 +173,53 @@ def test_blocks_kept_for_reuse_are_free_and_no_waste(roomy: Engine) -> None:
     assert waste(again) == pytest.approx(1 - 1501 / (47 * BLOCK), abs=2 / (47 * BLOCK))
 
 
+def prefill(engine: Engine) -> dict[str, float]:
+    seen = engine.ours()
+    return {step: seen[f'kintsugi_prefill_tokens_total{{step="{step}"}}'] for step in ("mixed", "alone")}
+
+
+def credited(engine: Engine) -> float:
+    """Prompt tokens that vLLM says it has computed."""
+    page = engine.page()
+    total = {name: 0.0 for name in ("vllm:prompt_tokens_total", "vllm:prefix_cache_hits_total")}
+    for series, number in page.items():
+        name = series.partition("{")[0]
+        if name in total:
+            total[name] += number
+    return total["vllm:prompt_tokens_total"] - total["vllm:prefix_cache_hits_total"]
+
+
+def test_prompt_tokens_are_counted_by_what_ran_beside_them_and_add_up_to_what_vllm_credits(
+    roomy: Engine,
+) -> None:
+    assert until(lambda: idle(roomy))
+    time.sleep(2.5)  # an idle engine tells its last count
+    before, known = prefill(roomy), credited(roomy)
+    roomy.complete("".join(chr(65 + (7 * i) % 26) for i in range(900)), 1)
+    assert until(lambda: prefill(roomy)["alone"] - before["alone"] == 900)
+    assert prefill(roomy)["mixed"] == before["mixed"]
+
+    with ThreadPoolExecutor(2) as pool:
+        decoding = pool.submit(roomy.complete, "y" * 30, 600)
+        time.sleep(0.5)
+        prompt = "".join(chr(65 + (11 * i) % 26) for i in range(1100))
+        pool.submit(roomy.complete, prompt, 1).result()
+        assert not decoding.done(), "it decoded all along"
+        decoding.result()
+    assert until(lambda: idle(roomy))
+    assert until(lambda: prefill(roomy)["mixed"] - before["mixed"] == 1100)
+    seen = prefill(roomy)
+    assert seen["alone"] - before["alone"] == 930
+    assert credited(roomy) - known == 900 + 30 + 1100
+
+
 def test_the_operator_reads_the_page(roomy: Engine) -> None:
     sample = read_sample(PageReader(), Page(roomy.get("/metrics"), time.monotonic()))
     assert isinstance(sample, Sample)
     assert set(sample.telemetry[Signal.ORPHANED_RATIO]) == {"pool"}
     assert sample.telemetry[Signal.SAMPLE_AGE]["pool"] < 10
+    assert sample.telemetry[Signal.SAMPLE_AGE]["steps"] < 10
+    assert sample.whole.mixed_prefill is not None
     assert Signal.GPU_FRAGMENTATION not in sample.telemetry, "there is no GPU here: absent, not 0"
     assert sample.telemetry[Signal.MEMORY_ANONYMOUS]
 

@@ -124,4 +124,4 @@ def test_every_data_parallel_rank_tells_its_own_pool(parallel: dict[str, Engine]
     sample = read_sample(PageReader(), Page(engine.get("/metrics"), 1.0))
     assert isinstance(sample, Sample)
     assert set(sample.telemetry[Signal.ORPHANED_RATIO]) == {"pool", "1/pool"}
-    assert set(sample.telemetry[Signal.SAMPLE_AGE]) == {"pool", "1/pool"}
+    assert set(sample.telemetry[Signal.SAMPLE_AGE]) == {"pool", "1/pool", "steps", "1/steps"}

@@ -102,6 +102,7 @@ class Engine:
             gauges=self.gauges(),
             ended=self._now(),
             prompt_tokens=prompt_tokens,
+            decoded=bool(decoding),
             new_tokens=sum(len(piece.chosen) for piece in pieces),
             admitted=tuple(admitted),
             pieces=tuple(pieces),

@@ -116,6 +116,8 @@ class Step:
     gauges: Gauges
     ended: float
     prompt_tokens: int = 0
+    decoded: bool = False
+    """Whether a running request got a token, beside those whose prompts were computed."""
     new_tokens: int = 0
     admitted: tuple[tuple[int, float], ...] = ()
     """(request, moment) of those that got a slot."""

@@ -78,6 +78,12 @@ class Metrics(Watcher):
             awake.labels(**self._labels, sleep_state=state).set(state == "awake")
         self._counter("vllm:num_preemptions", "Nothing is ever preempted.").labels(**self._labels)
         self._prompt = self._counter("vllm:prompt_tokens", "Prompt tokens computed.").labels(**self._labels)
+        prefill = self._counter(
+            contract.PREFILL_TOKENS,
+            "Prompt tokens computed, in steps that also decoded (mixed) and in others (alone).",
+            "step",
+        )
+        self._mixed, self._alone = (prefill.labels(**self._labels, step=name) for name in ("mixed", "alone"))
         self._made = self._counter("vllm:generation_tokens", "Tokens made.").labels(**self._labels)
         finished = self._counter("vllm:request_success", "Requests ended, by reason.", "finished_reason")
         self._finished = {
@@ -131,6 +137,7 @@ class Metrics(Watcher):
         self._orphans.set(gauges.held_slots - gauges.running)
         self._orphans_ratio.set((gauges.held_slots - gauges.running) / self._facts.slots)
         self._prompt.inc(step.prompt_tokens)
+        (self._mixed if step.decoded else self._alone).inc(step.prompt_tokens)
         self._made.inc(step.new_tokens)
         if step.prompt_tokens or step.new_tokens:
             self._steps.observe(step.prompt_tokens + step.new_tokens)
@@ -211,7 +218,7 @@ class Metrics(Watcher):
                     name, f"Memory of this container, {part}.", ("source",), registry=self._registry
                 )
                 memory.labels(source="cgroup").set_function(functools.partial(_memory, part))
-        ranks = [contract.POOL_RANK]
+        ranks = [contract.POOL_RANK, contract.STEPS_RANK]
         if facts.device.startswith("cuda"):
             ranks.append("0")
             gauge(

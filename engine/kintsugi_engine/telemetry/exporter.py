@@ -141,6 +141,11 @@ class Exporter:
                 contract.STEP_SECONDS, "Seconds of steps with requests.", labelnames=list(names)
             ),
         }
+        self._prefill = counter(
+            contract.PREFILL_TOKENS,
+            "Prompt tokens computed, in steps that also decoded (mixed) and in others (alone).",
+            labelnames=[*names, "step"],
+        )
         self._counted: dict[tuple[int, str], float] = {}
 
     def say(self, state: str, reason: str, version: str) -> None:
@@ -152,18 +157,33 @@ class Exporter:
         labels = self._engines.get(engine)
         if labels is None:
             return
-        rank = str(sample.get("worker", contract.POOL_RANK))
         with self._lock:
-            if sample["at"] <= self._newest.get((engine, rank), 0.0):
-                return
-            self._newest[engine, rank] = sample["at"]
-            if rank == contract.POOL_RANK:
+            if "worker" in sample and self._newer(engine, labels, str(sample["worker"]), sample["at"]):
+                self._take_worker((*labels, str(sample["worker"])), sample)
+            if "blocks" in sample and self._newer(engine, labels, contract.POOL_RANK, sample["at"]):
                 self._take_pool(engine, labels, sample)
-            else:
-                self._fragmentation.put((*labels, rank), sample["fragmentation"])
-                for kind, value in sample["bytes"].items():
-                    self._bytes.put((*labels, rank, kind), value)
-            self._age.put((*labels, rank), max(0.0, clock.wall() - sample["at"]))
+            if "prefill" in sample and self._newer(engine, labels, contract.STEPS_RANK, sample["at"]):
+                for step, tokens in sample["prefill"].items():
+                    self._count(engine, step, self._prefill.labels(*labels, step), tokens)
+
+    def _newer(self, engine: int, labels: Labels, rank: str, at: float) -> bool:
+        """Whether a sample of `rank` that was taken at `at` is the newest, which its age then says."""
+        if at <= self._newest.get((engine, rank), 0.0):
+            return False
+        self._newest[engine, rank] = at
+        self._age.put((*labels, rank), max(0.0, clock.wall() - at))
+        return True
+
+    def _count(self, engine: int, name: str, series: Any, total: float) -> None:
+        """Let a counter stand at `total`, of which it has counted a part already; it never falls."""
+        grown = total - self._counted.get((engine, name), 0.0)
+        self._counted[engine, name] = total
+        series.inc(max(0.0, grown))
+
+    def _take_worker(self, rank: Labels, sample: Mapping[str, Any]) -> None:
+        self._fragmentation.put(rank, sample["fragmentation"])
+        for kind, value in sample["bytes"].items():
+            self._bytes.put((*rank, kind), value)
 
     def _take_pool(self, engine: int, labels: Labels, sample: Mapping[str, Any]) -> None:
         pool = (*labels, contract.POOL_RANK)
@@ -177,10 +197,7 @@ class Exporter:
         self._orphan_ratio.put(pool, sample["orphaned"] / total if total else None)
         self._preempted.put(labels, sample["preempted"])
         for name, counter in self._totals.items():
-            grown = sample[name] - self._counted.get((engine, name), 0.0)
-            self._counted[engine, name] = sample[name]
-            if grown > 0:
-                counter.labels(*labels).inc(grown)
+            self._count(engine, name, counter.labels(*labels), sample[name])
 
     def refresh(self, where: Path) -> None:
         """Take what the files of this container tell, and let the ages and the container's memory be of now."""

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from kintsugi_engine import clock
 from kintsugi_engine.telemetry.blocks import Group, Holding, Orphans, Pool, census
+from kintsugi_engine.telemetry.prefill import PrefillCount
 
 _LOG: Final = logging.getLogger("vllm.kintsugi")
 
 SHORTEST: Final = 1.0
-"""Seconds between two looks at a pool that is quick to count."""
+"""Seconds between two looks at a pool that is quick to count, and between two samples of what is counted anyway."""
 
 SHARE: Final = 1 / 500
 """Share of time that looking may take: a look waits until 500 times what the last one cost has passed."""
@@ -59,6 +60,8 @@ class PoolWatch:
         self._step_seconds = 0.0
         self._busy = False
         self._due = 0.0
+        self._counts_due = 0.0
+        self._prefill = PrefillCount(ahead)
         self._outbox: dict[str, Any] | None = None
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -92,8 +95,15 @@ class PoolWatch:
         if self._live.pop(request.request_id, None) is not None:
             self._leaving[request.request_id] = clock.mono()
 
+    def scheduled(self, tokens: Mapping[str, int]) -> None:
+        """A step is about to run: tokens by request id."""
+        self._prefill.scheduled(tokens, self._live)
+
     def step(self) -> dict[str, Any] | None:
-        """A step has ended; a sample where it is time for one. It is written to the rank's file by another thread."""
+        """A step has ended; a sample where it is time for one. It is written to the rank's file by another thread.
+
+        Between two looks at the pool, which may be half a minute apart, a sample has only what is counted anyway.
+        """
         now = clock.mono()
         gap = now - self._step_ended
         if self._busy and gap < LONGEST_STEP:
@@ -101,20 +111,27 @@ class PoolWatch:
         self.steps += 1
         self._busy, self._step_ended = bool(self._live), now
         if now < self._due or self._pool is None:
-            return None
+            if now < self._counts_due:
+                return None
+            self._counts_due = now + SHORTEST
+            return self._counts()
         began = time.perf_counter()
         sample = self._measure(now)
         self._due = now + max(SHORTEST, (time.perf_counter() - began) / SHARE)
+        self._counts_due = now + SHORTEST
         self._outbox = sample
         self._wake.set()
         return sample
+
+    def _counts(self) -> dict[str, Any]:
+        return {"at": clock.wall(), "prefill": self._prefill.told()}
 
     def _measure(self, now: float) -> dict[str, Any]:
         assert self._pool is not None
         live = list(self._live.values())
         seen = census(self._pool, self._groups, self._holdings(live, now), self._ahead)
         return {
-            "at": clock.wall(),
+            **self._counts(),
             "blocks": {"active": seen.active, "cached_free": seen.cached_free, "empty_free": seen.empty_free},
             "waste": seen.waste_ratio,
             "groups": {

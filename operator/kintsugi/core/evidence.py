@@ -172,6 +172,7 @@ def kept_of(process: ProcessEvidence) -> Kept:
     began = memory.reference if memory.from_start else None
     return Kept(
         baseline=process.slow.baseline,
+        counted=bool(process.slow.counted),
         references={source: workers for source, workers in references.items() if workers},
         memory=None if began is None or memory.source is None else (memory.source, began),
         answers=Answers(dict(asked.first), frozenset(asked.refused)) if asked.complete() else None,
@@ -183,7 +184,8 @@ def _restore(process: ProcessEvidence, kept: Kept | None, sample: Sample) -> Non
     """Give a process back what is kept of it, where its first page shows that it is the same one."""
     if kept is None or not kept.mark.of_the_process(sample):
         return
-    process.slow.baseline = kept.baseline
+    if kept.baseline is not None:
+        process.slow.baseline, process.slow.counted = kept.baseline, kept.counted
     for source, workers in kept.references.items():
         state = process.fragmentation.setdefault(source, FragmentationState())
         state.workers = {name: WorkerState(reference=value) for name, value in workers.items()}

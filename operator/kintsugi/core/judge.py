@@ -155,7 +155,7 @@ def _by_pool(up: Iterable[Look]) -> dict[str, int]:
 
 def _judge_steps(up: Sequence[Look], memory: Memory, revisions: set[tuple[str, str]], terms: Terms) -> None:
     times = terms.times
-    for gone in [key for key in memory.slow.models if key not in revisions]:
+    for gone in [key for key in memory.slow.models if (key.pool, key.revision) not in revisions]:
         del memory.slow.models[gone]
     entries = [
         Entry(

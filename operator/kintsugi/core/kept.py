@@ -52,6 +52,8 @@ class Kept:
     """What an earlier memory had learned of one process."""
 
     baseline: float | None = None
+    counted: bool = False
+    """How prompt tokens were counted for `baseline` (`Measure.counted`)."""
     references: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Fragmentation after warm-up, percent, by source and worker."""
     memory: tuple[Source, float] | None = None

@@ -11,14 +11,17 @@ from typing import Any, Final
 
 from kintsugi.core.detect.cost_model import CostModel, features
 from kintsugi.core.detect.growing import Source
+from kintsugi.core.detect.slow import ModelKey
 from kintsugi.core.evidence import Memory, kept_of
 from kintsugi.core.kept import Answers, Kept, Mark
 from kintsugi.core.known_answers import NAMES, QUESTIONS
 from kintsugi.core.snapshot import Answer, ProcessKey
 from kintsugi.core.times import Times
 
-VERSION: Final = 2
-"""1 said nothing by which a process that started again inside its container could be told from the one before."""
+VERSION: Final = 3
+"""2 knew one way of counting prompt tokens. 1 said nothing by which a process that started again inside its container
+could be told from the one before."""
+_READ: Final = (2, VERSION)
 MOVED: Final = 0.1
 """A step cost or a baseline that moved by less than this share is not worth a write."""
 _TYPICAL: Final = (features(1, 0, 0.1), features(16, 256, 0.3), features(64, 2048, 0.7))
@@ -36,8 +39,8 @@ QUESTIONS_ID: Final = hashlib.sha256(repr([(q.name, q.prompt) for q in QUESTIONS
 def learned(memory: Memory) -> dict[str, Any]:
     """The learned part of `memory`: lists, dicts, strings and finite numbers only."""
     models = [
-        {"pool": pool, "revision": revision, "numbers": [_short(number) for number in model.exported()]}
-        for (pool, revision), model in sorted(memory.slow.models.items())
+        {**key._asdict(), "numbers": [_short(number) for number in model.exported()]}
+        for key, model in sorted(memory.slow.models.items())
     ]
     known = {key: kept_of(process) for key, process in memory.processes.items()} | memory.kept
     by_name = sorted(known.items(), key=lambda item: (item[0].uid, item[0].started_at))
@@ -48,20 +51,21 @@ def learned(memory: Memory) -> dict[str, Any]:
 def from_learned(value: object) -> Memory:
     """A new memory with what `learned` gave. Whatever can't be read is left out, to be learned anew; never raises."""
     memory = Memory()
-    if not isinstance(value, Mapping) or value.get("version") != VERSION:
+    if not isinstance(value, Mapping) or value.get("version") not in _READ:
         return memory
     for item in _items(value.get("models")):
         pool, revision, numbers = item.get("pool"), item.get("revision"), item.get("numbers")
         if isinstance(pool, str) and isinstance(revision, str) and isinstance(numbers, list):
             model = _model(numbers)
             if model is not None:
-                memory.slow.models[pool, revision] = model
+                memory.slow.models[ModelKey(pool, revision, item.get("counted") is True)] = model
     same_questions = value.get("questions") == QUESTIONS_ID
     for item in _items(value.get("processes")):
         uid, started = item.get("uid"), _finite(item.get("startedAt"))
         if isinstance(uid, str) and started is not None:
             memory.kept[ProcessKey(uid, started)] = Kept(
                 baseline=_finite(item.get("baseline")),
+                counted=item.get("counted") is True,
                 references=_references(item),
                 memory=_memory(item.get("memory")),
                 answers=_answers(item.get("answers")) if same_questions else None,
@@ -96,6 +100,7 @@ def _written(key: ProcessKey, kept: Kept) -> dict[str, Any]:
             for number in (kept.mark.process_start, kept.mark.steps, kept.mark.tokens)
         ],
         "baseline": None if kept.baseline is None else _short(kept.baseline),
+        "counted": kept.counted,
         "references": {
             source: {worker: _short(value) for worker, value in sorted(workers.items())}
             for source, workers in sorted(kept.references.items())

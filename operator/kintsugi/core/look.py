@@ -149,7 +149,7 @@ def _see_queues(
         clocks=process.stall.ranks,
         others_open=process.answers.open() + (0 if asked is None else asked.open),
         max_num_seqs=instance.max_num_seqs,
-        model=memory.slow.models.get((instance.pool, instance.revision)),
+        model=memory.slow.any_model(instance.pool, instance.revision),
         times=times,
         now=now,
     )

@@ -45,6 +45,8 @@ class RankSample:
     """Requests that ended well (stop, length or repetition)."""
     failed: float | None = None
     corrupted: float | None = None
+    mixed_prefill: float | None = None
+    """Prompt tokens computed in steps that also decoded, as the telemetry counts them step by step."""
 
     def load(self) -> float | None:
         """Running + waiting; None where neither is known."""
@@ -66,6 +68,7 @@ COUNTERS: Final = (
     "finished",
     "failed",
     "corrupted",
+    "mixed_prefill",
 )
 """Fields of a rank that only ever rise within one process."""
 _LOADS: Final = ("running", "waiting", "deferred", "swapped")
@@ -100,6 +103,7 @@ _PART_FIELD: Final[Mapping[tuple[Signal, str], str]] = {
     (Signal.FINISHED, "length"): "finished",
     (Signal.FINISHED, "repetition"): "finished",
     (Signal.FINISHED, "error"): "failed",
+    (Signal.PREFILL_TOKENS, "mixed"): "mixed_prefill",
 }
 MAX_RANKS: Final = 256
 """Data-parallel ranks of one pod beyond which a page is not believed."""

@@ -63,6 +63,8 @@ class Rank:
     long_gaps: float = 0
     """Inter-token gaps between 5 and 7.5 s."""
     awake: float = 1
+    mixed_prefill: float | None = None
+    """Counted step by step by our telemetry; None = there is none."""
 
 
 @dataclass
@@ -79,6 +81,8 @@ class Engine:
     max_concurrency: float | None = 8.0
     """Requests of the longest length that fit at a time."""
     sample_age: float | None = None
+    count_age: float = 0.5
+    """Of what is counted step by step."""
 
     def page(self) -> str:
         """The `/metrics` page."""
@@ -91,6 +95,13 @@ class Engine:
             lines.append(f"vllm:cache_config_info{{{config}}} 1")
         for index, rank in enumerate(self.ranks):
             lines += rank_lines(rank, str(index))
+            if rank.mixed_prefill is not None:
+                label = f'engine="{index}",model_name="dsv4"'
+                lines += [
+                    f'kintsugi_prefill_tokens_total{{{label},step="mixed"}} {rank.mixed_prefill}',
+                    f'kintsugi_prefill_tokens_total{{{label},step="alone"}} 0',
+                    f'kintsugi_sample_age_seconds{{{label},rank="steps"}} {self.count_age}',
+                ]
         lines += [
             f'kintsugi_gpu_memory_fragmentation_ratio{{rank="{worker}"}} {ratio}'
             for worker, ratio in self.gpu_fragmentation.items()

@@ -50,6 +50,8 @@ class Worker:
         rank.prompt += steps * prefill * 10
         rank.hits += steps * prefill * 9
         rank.queries += steps * prefill * 10
+        if rank.mixed_prefill is not None:
+            rank.mixed_prefill += steps * prefill
         rank.first_tokens += max(1, round(steps * prefill / 500))
 
 

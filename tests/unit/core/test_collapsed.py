@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kintsugi.core.detect.cost_model import USABLE_SAMPLES, CostModel
+from kintsugi.core.detect.slow import ModelKey
 from kintsugi.core.evidence import Memory
 from kintsugi.core.finding import Detector, Finding, InstanceVerdict, Severity, Verdict
 from kintsugi.core.snapshot import Canary, CanaryOutcome, Failure
@@ -148,7 +149,7 @@ def test_steps_that_carry_chunks_explain_a_queue_whatever_the_model_thinks_a_chu
     tokens_a_step: float, sick: bool
 ) -> None:
     fleet = Fleet(prompt=lambda t: 40.0 * tokens_a_step)
-    fleet.stage.memory.slow.models["main", "r1"] = CostModel(samples=USABLE_SAMPLES, solved_at=0.0)
+    fleet.stage.memory.slow.models[ModelKey("main", "r1")] = CostModel(samples=USABLE_SAMPLES, solved_at=0.0)
     assert (sick_at(fleet) is not None) is sick
 
 

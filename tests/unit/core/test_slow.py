@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from kintsugi.core.detect.slow import ModelKey
 from kintsugi.core.evidence import Memory
 from kintsugi.core.finding import Detector, Severity
 from kintsugi.core.learned import from_learned, learned
@@ -349,7 +350,7 @@ def test_a_slower_revision_that_joins_is_measured_by_a_model_of_its_own(three: S
 
     assert never(seen, "Sick")
     assert never(seen, "Suspect")
-    assert set(played.stage.memory.slow.models) == {("main", "r1"), ("main", "r2")}
+    assert set(played.stage.memory.slow.models) == {ModelKey("main", "r1"), ModelKey("main", "r2")}
     newcomer.factor = 2.5
     sick = seconds_until(played.run(700), "pod-new", "Sick")
     assert sick is not None  # its siblings are of the other revision: each is measured by its own past
@@ -366,3 +367,90 @@ def test_a_rehearsal_shrinks_windows_and_counts_alike() -> None:
     sick = seconds_until(seen, "pod-1", "Sick")
     assert sick is not None
     assert 540 / 30 <= sick <= 660 / 30
+
+
+def prefilling(factor: float) -> StepFleet:
+    """Three engines whose steps carry thousands of prompt tokens each, as in a pool of long prompts."""
+    made = fleet(3)
+    for worker in made.workers:
+        worker.prompt_factor = factor
+    return made
+
+
+def test_a_pool_whose_steps_carry_whole_chunks_is_measured_where_they_are_counted_step_by_step() -> None:
+    made = prefilling(180.0)
+    for worker in made.workers:
+        worker.engine.ranks[0].mixed_prefill = 0.0
+    made.run(TRAINING)
+    made.workers[1].factor = 2.5
+
+    seen = made.run(700)
+
+    sick = seconds_until(seen, "pod-1", "Sick")
+    assert sick is not None
+    assert 540 <= sick <= 640
+    assert set(made.stage.memory.slow.models) == {ModelKey("main", "r1", counted=True)}
+
+
+def test_a_pool_whose_steps_carry_whole_chunks_is_unknown_where_only_the_engine_counts_them() -> None:
+    made = prefilling(180.0)
+    made.run(TRAINING)
+    made.workers[1].factor = 2.5
+
+    seen = made.run(900)
+
+    assert never(seen, "Sick")
+    assert never(seen, "Suspect")
+    assert not made.stage.memory.slow.models
+
+
+def test_telemetry_that_ends_in_a_running_engine_leaves_its_steps_unknown() -> None:
+    made = prefilling(20.0)
+    for worker in made.workers:
+        worker.engine.ranks[0].mixed_prefill = 0.0
+    made.run(TRAINING)
+    broken = made.workers[1]
+    broken.factor = 2.5
+    rank = broken.engine.ranks[0]
+    standing = rank.mixed_prefill
+
+    seen = []
+    for _ in range(240):
+        rank.mixed_prefill, broken.engine.count_age = standing, broken.engine.count_age + 5.0
+        seen.append(made.look())
+
+    assert never(seen, "Sick")
+    assert never(seen, "Suspect")
+    process = next(p for p in made.stage.memory.processes.values() if p.key.uid == "pod-1")
+    assert process.slow.measure is None
+
+
+def test_engines_of_one_revision_that_are_counted_in_two_ways_have_a_model_each() -> None:
+    made = prefilling(20.0)
+    made.workers[0].engine.ranks[0].mixed_prefill = 0.0
+    made.run(TRAINING)
+
+    assert set(made.stage.memory.slow.models) == {
+        ModelKey("main", "r1", counted=False),
+        ModelKey("main", "r1", counted=True),
+    }
+    again = from_learned(json.loads(json.dumps(learned(made.stage.memory))))
+    assert set(again.slow.models) == set(made.stage.memory.slow.models)
+    assert {key.uid: kept.counted for key, kept in again.kept.items()} == {
+        "pod-0": True,
+        "pod-1": False,
+        "pod-2": False,
+    }
+
+
+def test_a_store_of_the_version_before_is_one_of_tokens_that_the_engine_counted(three: StepFleet) -> None:
+    value = learned(three.stage.memory)
+    value["version"] = 2
+    for item in (*value["models"], *value["processes"]):
+        del item["counted"]
+
+    again = from_learned(value)
+
+    assert set(again.slow.models) == {ModelKey("main", "r1")}
+    assert len(again.kept) == 3
+    assert not any(kept.counted for kept in again.kept.values())

@@ -4,6 +4,7 @@ import pytest
 
 from kintsugi.core.detect.step_window import StepWindow
 from kintsugi.core.sample import RankSample, Sample
+from kintsugi.core.series import Signal
 from kintsugi.core.times import Times
 
 
@@ -62,6 +63,59 @@ def test_steps_that_carry_whole_chunks_are_unknown_since_a_prefill_is_counted_wh
 
     assert filled(START, grown(**decodes, prompt_tokens=200.0 * 4_000)).measure(Times()) is not None
     assert filled(START, grown(**decodes, prompt_tokens=200.0 * 4_200)).measure(Times()) is None
+
+
+def counted(mono: float, ages: dict[str, float], *mixed: float | None) -> Sample:
+    """A page whose telemetry counts prefill step by step, one figure for each rank."""
+    figures = {name: value + 20.0 * mono for name, value in START.items()}
+    ranks = tuple(
+        RankSample(str(n), running=8.0, kv_usage=0.5, itl_gap=0.0, mixed_prefill=tokens, **figures)
+        for n, tokens in enumerate(mixed)
+    )
+    return Sample(mono, ranks, telemetry={Signal.SAMPLE_AGE: ages})
+
+
+def test_what_the_telemetry_counts_step_by_step_is_preferred_and_knows_whole_chunks() -> None:
+    window = StepWindow()
+    for k in range(13):
+        window.add(counted(5.0 * k, {"0": 99.0, "steps": 1.0}, 1e5 + 8_000 * 100.0 * k), 3, Times())
+
+    measure = window.measure(Times())
+
+    assert measure is not None
+    assert measure.counted
+    assert measure.prefill == pytest.approx(8_000)
+
+
+@pytest.mark.parametrize(
+    ("why", "ages", "mixed"),
+    [
+        ("the count is old", {"steps": 11.0}, (1e6,)),
+        ("nobody says how old it is", {"0": 1.0, "pool": 1.0}, (1e6,)),
+        ("one of two ranks does not say how old it is", {"steps": 1.0}, (1e6, 1e6)),
+        ("one of two ranks has an old one", {"steps": 1.0, "1/steps": 60.0}, (1e6, 1e6)),
+        ("one of two ranks has none", {"steps": 1.0, "1/steps": 1.0}, (1e6, None)),
+    ],
+)
+def test_a_count_that_may_not_be_of_now_is_none(
+    why: str, ages: dict[str, float], mixed: tuple[float | None, ...]
+) -> None:
+    window = StepWindow()
+    for k in range(13):
+        window.add(counted(5.0 * k, ages, *mixed), 0, Times())
+
+    assert all(row.mixed is None for row in window.rows), why
+    measure = window.measure(Times())
+    assert measure is not None
+    assert not measure.counted
+
+
+def test_the_counts_of_two_ranks_are_summed() -> None:
+    window = StepWindow()
+
+    window.add(counted(0.0, {"steps": 1.0, "1/steps": 9.0}, 100.0, 20.0), 0, Times())
+
+    assert window.rows[0].mixed == 120.0
 
 
 def test_few_steps_are_no_excuse_where_requests_ran_all_along() -> None:

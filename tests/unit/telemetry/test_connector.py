@@ -127,3 +127,23 @@ def test_samples_of_all_ranks_are_kept_and_the_newest_wins(module: Any) -> None:
     assert first.aggregate(second).data == {"pool": {"at": 2}, "workers": {"0": {"at": 1}, "1": {"at": 2}}}
     assert module.TelemetryStats({}).is_empty()
     assert module.TelemetryStats({"pool": {"blocks": {"active": 3}}}).reduce() == {"kv_blocks_active": 3}
+
+
+def test_between_two_looks_the_counts_alone_are_shipped(module: Any) -> None:
+    made = module.KintsugiTelemetry(CONFIG, Role.SCHEDULER, None)
+    made.on_new_request(SimpleNamespace(request_id="a", num_computed_tokens=0, num_tokens=900))
+
+    made.build_connector_meta(SimpleNamespace(num_scheduled_tokens={"a": 512}))
+
+    shipped = made.get_kv_connector_stats()
+    assert made.off == ""
+    assert shipped.data["counts"]["prefill"] == {"mixed": 0, "alone": 512}
+    assert "pool" not in shipped.data, "there is no pool to look at here"
+
+
+def test_a_scheduler_that_says_nothing_of_tokens_turns_the_telemetry_off_and_is_handed_its_metadata(
+    module: Any,
+) -> None:
+    made = module.KintsugiTelemetry(CONFIG, Role.SCHEDULER, None)
+    assert isinstance(made.build_connector_meta(SimpleNamespace()), module.TelemetryMetadata)
+    assert "build_connector_meta failed" in made.off

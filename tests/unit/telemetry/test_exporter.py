@@ -158,3 +158,33 @@ def test_the_operator_finds_each_value_by_the_age_of_its_own_sample(
     assert sample.telemetry[Signal.ORPHANED_RATIO] == {"pool": 0.1}
     assert sample.telemetry[Signal.SAMPLE_AGE]["0"] < 5
     assert sample.telemetry[Signal.SAMPLE_AGE]["pool"] == pytest.approx(40, abs=5)
+
+
+def test_what_is_counted_step_by_step_has_an_age_of_its_own(
+    exporter: Exporter, registry: CollectorRegistry
+) -> None:
+    now = time.time()
+    exporter.take(1, pool(now - 20, prefill={"mixed": 700, "alone": 64}))
+    exporter.take(1, {"at": now - 1, "prefill": {"mixed": 900, "alone": 64}})
+    exporter.take(1, {"at": now - 3, "prefill": {"mixed": 800, "alone": 64}})
+
+    assert lines(registry, "kintsugi_prefill_tokens_total") == {
+        'kintsugi_prefill_tokens_total{engine="1",step="mixed"}': 900,
+        'kintsugi_prefill_tokens_total{engine="1",step="alone"}': 64,
+    }
+    assert lines(registry, "kintsugi_sample_age") == {
+        'kintsugi_sample_age_seconds{engine="1",rank="pool"}': pytest.approx(20, abs=0.5),
+        'kintsugi_sample_age_seconds{engine="1",rank="steps"}': pytest.approx(1, abs=0.5),
+    }
+
+
+def test_the_operator_reads_the_count(exporter: Exporter, registry: CollectorRegistry) -> None:
+    for engine in (0, 1):
+        exporter.take(engine, pool(time.time(), prefill={"mixed": 10 + engine, "alone": 1}))
+    page = generate_latest(registry).decode() + 'vllm:num_requests_running{engine="0"} 1\n'
+
+    sample = read_sample(PageReader(), Page(page, 1.0))
+
+    assert isinstance(sample, Sample)
+    assert sample.whole.mixed_prefill == 21
+    assert {"steps", "1/steps"} <= set(sample.telemetry[Signal.SAMPLE_AGE])

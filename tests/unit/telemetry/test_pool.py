@@ -185,3 +185,69 @@ def test_groups_are_told_by_their_kind() -> None:
         ("0", "FullAttention", 256, True),
         ("1", "CircularBuffer", 8, False),
     ]
+
+
+def asked(name: str, computed: int, known: int) -> Any:
+    """A request of `known` tokens, prompt and answer, of which `computed` have been computed."""
+    return SimpleNamespace(request_id=name, num_computed_tokens=computed, num_tokens=known, num_preemptions=0)
+
+
+def test_prompt_tokens_are_counted_step_by_step_and_by_what_ran_beside_them(watch: PoolWatch) -> None:
+    for one in (asked("new", 0, 900), asked("deep", 512, 900), asked("decoding", 899, 900)):
+        watch.began(one)
+
+    watch.scheduled({"new": 512})
+    watch.scheduled({"deep": 256, "decoding": 1})
+    watch.scheduled({"decoding": 1})
+    watch.scheduled({"gone": 64, "decoding": 1})
+    watch.scheduled({})
+
+    sample = watch.step()
+    assert sample is not None
+    assert sample["prefill"] == {"mixed": 256, "alone": 512}
+
+
+def test_a_request_that_was_preempted_is_computed_again_and_counts(watch: PoolWatch) -> None:
+    watch.began(asked("again", 0, 950))  # 900 of its prompt, and 50 that it had answered
+    watch.began(asked("decoding", 20, 21))
+
+    watch.scheduled({"again": 950, "decoding": 1})
+
+    sample = watch.step()
+    assert sample is not None
+    assert sample["prefill"] == {"mixed": 950, "alone": 0}
+
+
+def test_tokens_drafted_ahead_are_no_prompt(at: Time, manager: Manager) -> None:
+    made = PoolWatch(3, lambda sample: None)
+    made.bind(manager)
+    try:
+        made.began(asked("decoding", 899, 900))
+        made.began(asked("ahead", 905, 900))  # the scheduler may count tokens that are not known yet
+        made.began(asked("new", 0, 64))
+
+        made.scheduled({"decoding": 4, "ahead": 4})
+        made.scheduled({"decoding": 4, "ahead": 4, "new": 64})
+
+        sample = made.step()
+        assert sample is not None
+        assert sample["prefill"] == {"mixed": 64, "alone": 0}
+    finally:
+        made.stop()
+
+
+def test_between_two_looks_at_a_large_pool_counts_are_told_every_second(
+    watch: PoolWatch, at: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHARE", 1e-12)  # a look that costs so much that the next one is hours away
+    watch.began(asked("new", 0, 900))
+    assert "blocks" in (watch.step() or {})
+    watch.scheduled({"new": 512})
+    told = []
+    for _ in range(8):
+        at.now += 0.25
+        told.append(watch.step())
+
+    light = [one for one in told if one is not None]
+    assert [one["prefill"] for one in light] == [{"mixed": 0, "alone": 512}] * 2
+    assert all("blocks" not in one for one in light)

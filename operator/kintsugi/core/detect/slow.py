@@ -61,6 +61,8 @@ class SlowState:
     """What is known of one process's steps."""
 
     window: StepWindow = field(default_factory=StepWindow)
+    counted: bool | None = None
+    """How its prompt tokens are counted (`Measure.counted`), for good; None until it has taught its model once."""
     baseline: float | None = None
     """u: this process's own level in the model's logarithm."""
     residuals: list[float] = field(default_factory=list)
@@ -107,12 +109,27 @@ class PoolState:
     median_own: float | None = None
 
 
+class ModelKey(NamedTuple):
+    """What one model is of. `counted`: whether its prompt tokens were counted step by step (`Measure.counted`)."""
+
+    pool: str
+    revision: str
+    counted: bool = False
+
+
 @dataclass(slots=True)
 class SlowMemory:
-    """The models by pool and revision, and the pools."""
+    """The models, and the pools."""
 
-    models: dict[tuple[str, str], CostModel] = field(default_factory=dict)
+    models: dict[ModelKey, CostModel] = field(default_factory=dict)
     pools: dict[str, PoolState] = field(default_factory=dict)
+
+    def any_model(self, pool: str, revision: str) -> CostModel | None:
+        """The model of a revision, preferably of tokens that were counted step by step."""
+        exact = self.models.get(ModelKey(pool, revision, True))
+        if exact is not None and exact.samples >= USABLE_SAMPLES:
+            return exact
+        return self.models.get(ModelKey(pool, revision))
 
 
 @dataclass(slots=True)
@@ -161,15 +178,20 @@ def slow_pass(
 
 def _measure(entry: Entry, memory: SlowMemory, times: Times) -> None:
     state = entry.state
-    state.measure = state.window.measure(times) if entry.fresh else None
+    state.measure = measure = state.window.measure(times) if entry.fresh else None
     state.own = state.dif = state.residual = state.expected = None
-    model = memory.models.get((entry.pool, entry.revision))
-    if state.measure is None or model is None:
+    if measure is None:
         return
-    state.expected = model.cost(_features(state.measure))
+    if state.counted is not None and measure.counted is not state.counted:
+        state.measure = None  # what was learned of this process says nothing of the other way of counting
+        return
+    model = memory.models.get(ModelKey(entry.pool, entry.revision, measure.counted))
+    if model is None:
+        return
+    state.expected = model.cost(_features(measure))
     if state.expected is None:
         return
-    state.residual = math.log(state.measure.seconds / state.expected)
+    state.residual = math.log(measure.seconds / state.expected)
     if state.baseline is not None:
         state.own = state.residual - state.baseline
 
@@ -311,7 +333,8 @@ def _learn(entry: Entry, memory: SlowMemory, siblings: Sequence[float], mono: fl
         return
     minutes = _elapsed(state.learned_at, mono, times.slow_minute)
     state.learned_at = mono
-    model = memory.models.setdefault((entry.pool, entry.revision), CostModel())
+    state.counted = state.measure.counted
+    model = memory.models.setdefault(ModelKey(entry.pool, entry.revision, state.counted), CostModel())
     own, residual = state.own, state.residual
     weight = 1.0 if own is None else min(1.0, WEIGHT_OF / (abs(own) + 1e-9))
     model.learn(_features(state.measure), state.measure.seconds * math.exp(-(state.baseline or 0.0)), weight)

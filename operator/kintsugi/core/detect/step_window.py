@@ -1,4 +1,7 @@
-"""What the last minute of pages says of an engine's steps: duration, decodes, prefill and KV usage (slow paper §2)."""
+"""What the last minute of pages says of an engine's steps: duration, decodes, prefill and KV usage (slow paper §2).
+
+The engine counts prompt tokens when a prefill ends; our telemetry in it counts them step by step, and is preferred.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -6,7 +9,9 @@ from typing import Final
 
 from kintsugi.core.frozen import frozen
 from kintsugi.core.sample import Sample
+from kintsugi.core.series import Signal
 from kintsugi.core.times import Times
+from kintsugi_engine.contract import STEPS_RANK
 
 WINDOW_SECONDS: Final = 60.0
 """The window for which the counts below are meant; in a rehearsal window and counts shrink alike."""
@@ -19,9 +24,12 @@ MIN_SCRAPE_SHARE: Final = 0.6
 MAX_GAP_SHARE: Final = 0.10
 """Share of the time between tokens that may lie in long gaps: a preempted request's wait is no step (slow §2)."""
 MOST_COMPUTED: Final = 4096.0
-"""Computed prompt tokens a step from which on a window is Unknown (chosen here: most steps carry a whole chunk then, twice
-vLLM's smallest default of `--max-num-batched-tokens`). Prompt tokens are counted when a prefill ends, so a minute of long
-prefills does not tell what its own steps carried, and that is what its time went into."""
+"""Computed prompt tokens a step from which on a window is Unknown where only the engine counts them (chosen here: most
+steps carry a whole chunk then, twice vLLM's smallest default of `--max-num-batched-tokens`). They are counted when a prefill
+ends, so a minute of long prefills does not tell what its own steps carried, and that is what its time went into."""
+OLDEST_COUNT: Final = 10.0
+"""Seconds up to which the age of the telemetry's count may lag behind its page: a sixth of the window. Chosen here."""
+_SAMPLE_AGE: Final = Signal.SAMPLE_AGE
 CANARY_PROMPT_TOKENS: Final = 4.0
 """Prompt tokens of one canary of ours (hang §1.3)."""
 
@@ -39,6 +47,8 @@ class Row:
     decodes: float
     decode_seconds: float
     gap_seconds: float
+    mixed: float | None = None
+    """Prompt tokens computed in steps that also decoded, counted step by step; None where nobody counts them so."""
 
 
 @frozen
@@ -51,6 +61,8 @@ class Measure:
     """n, per step."""
     prefill: float
     """p: computed prompt tokens per step."""
+    counted: bool
+    """Whether p was counted step by step. Costs learned from one way of counting say nothing of the other."""
     kv_usage: float
     """k, 0 to 1."""
     wall: float | None
@@ -90,9 +102,13 @@ class StepWindow:
             return None
         if gaps > MAX_GAP_SHARE * seconds:
             return None
-        computed = max(0.0, last.computed - first.computed)
-        if computed > MOST_COMPUTED * steps:
-            return None
+        counted = first.mixed is not None and last.mixed is not None
+        if first.mixed is not None and last.mixed is not None:
+            computed = max(0.0, last.mixed - first.mixed)
+        else:
+            computed = max(0.0, last.computed - first.computed)
+            if computed > MOST_COMPUTED * steps:
+                return None
         share = times.slow_row_window / WINDOW_SECONDS
         busy = min([row.running for row in rows]) >= 1
         least = max(2.0, MIN_BUSY * share)
@@ -103,6 +119,7 @@ class StepWindow:
             seconds=seconds / decodes,
             decodes=decodes / steps,
             prefill=computed / steps,
+            counted=counted,
             kv_usage=sum([row.kv_usage for row in rows]) / len(rows),
             wall=span / steps if busy else None,
         )
@@ -126,4 +143,17 @@ def row_of(sample: Sample, own_canaries: int, own_tokens: float = 0.0) -> Row | 
         decodes=decodes,
         decode_seconds=seconds,
         gap_seconds=gaps,
+        mixed=None if whole.mixed_prefill is None else _mixed(sample),
     )
+
+
+def _mixed(sample: Sample) -> float | None:
+    """The telemetry's count, where every rank has one and says that it is of now: one that stands still while the engine
+    works would make its steps look empty, and slow."""
+    ages = sample.telemetry.get(_SAMPLE_AGE, {})
+    ours = [age for worker, age in ages.items() if worker.rpartition("/")[2] == STEPS_RANK]
+    if len(ours) < len(sample.ranks) or max(ours) > OLDEST_COUNT:
+        return None
+    if any(rank.mixed_prefill is None for rank in sample.ranks):
+        return None
+    return sample.whole.mixed_prefill

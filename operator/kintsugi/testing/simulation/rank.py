@@ -57,6 +57,7 @@ class Shown:
     first_tokens: float = 0.0
     finished: float = 0.0
     failed: float = 0.0
+    mixed_prefill: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,11 @@ class RankEngine:
         self.load = 0
         """Requests inside, seen by the engine or not."""
         self.shown = Shown()
+        self.stepped_at = 0.0
+        """When its last step ended, as far as steps were looked at one by one."""
 
-    def sample(self) -> RankSample:
-        """The rank's part of a page that is read now. Tokens come in whole numbers."""
+    def sample(self, counted: bool) -> RankSample:
+        """The rank's part of a page that is read now. Tokens come in whole numbers. `counted`: with our telemetry."""
         s = self.shown
         return RankSample(
             self.name,
@@ -128,6 +131,8 @@ class RankEngine:
             s.first_tokens,
             s.finished,
             s.failed,
+            None,
+            s.mixed_prefill if counted else None,
         )
 
     def take(self, request: Request) -> None:
@@ -225,6 +230,8 @@ class RankEngine:
                 generated += tokens * accepted
                 gaps += tokens
                 spent += tokens * cost + n * late
+                if chunk:
+                    s.mixed_prefill += chunk * steps
                 if cost + late >= LONG_GAP_SECONDS:
                     s.itl_gap += max(e for e in GAP_EDGES if e <= cost + late) * (n if late else tokens)
             carry = late = 0.0
@@ -276,6 +283,7 @@ class RankEngine:
         self._held, self._reserved = held, reserved
         self._carry, self._late, self._full, self.load = carry, late, full, load
         if moved:
+            self.stepped_at = t
             s.steps, s.generation_tokens, s.itl_sum, s.itl_count = made, generated, spent, gaps
             s.running = float(len(running) + (prefill is not None))
             s.waiting = float(len(queue))

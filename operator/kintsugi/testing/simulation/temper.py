@@ -47,6 +47,8 @@ class Temper:
     reload_median: float
     least_request: bool = True
     """The router gives a request to the less loaded of two; else to anybody (by prefix, by turns)."""
+    telemetry: float = 1.0
+    """Share of instances that have our telemetry."""
     longest_prefill: float = 0.0
     """What `Instance.longest_prefill` says; 0 where prefill is chunked."""
 
@@ -94,6 +96,7 @@ def draw_temper(luck: random.Random, size: int | None = None, ranks: int | None 
         pauses=luck.choice((1.0, 1.0, 1.0, 5.0)),
         reload_median=luck.uniform(6, 25),
         least_request=luck.random() < 0.5,
+        telemetry=luck.choices((1.0, 0.7, 0.0), (7, 2, 1))[0],
     )
     return _unchunked(temper, luck) if luck.random() < 0.08 else temper
 

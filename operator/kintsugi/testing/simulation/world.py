@@ -70,7 +70,7 @@ class World:
         pod = Pod(f"pod-{self._number}", self.temper, f"r{self._revision}", self.t, starts, self.luck)
         if self._revision > 1:
             pod.step_factor = 1.0 + 0.25 * (self._revision % 3)
-        pod.telemetry = self.temper.giants == 0.0 or self.luck.random() < 0.7
+        pod.telemetry = self.luck.random() < self.temper.telemetry
         self.pods.append(pod)
         return pod
 
