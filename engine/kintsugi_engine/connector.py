@@ -177,7 +177,8 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
 
     @_hook(TelemetryMetadata)
     def build_connector_meta(self, scheduler_output: Any) -> TelemetryMetadata:
-        self.pool.scheduled(scheduler_output.num_scheduled_tokens)
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        self.pool.scheduled(scheduler_output.num_scheduled_tokens, drafts)
         return TelemetryMetadata()
 
     @_hook(lambda: (False, None))

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, Final
 
 from kintsugi_engine import clock
@@ -61,7 +61,7 @@ class PoolWatch:
         self._busy = False
         self._due = 0.0
         self._counts_due = 0.0
-        self._prefill = PrefillCount(ahead)
+        self._prefill = PrefillCount()
         self._outbox: dict[str, Any] | None = None
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -95,9 +95,9 @@ class PoolWatch:
         if self._live.pop(request.request_id, None) is not None:
             self._leaving[request.request_id] = clock.mono()
 
-    def scheduled(self, tokens: Mapping[str, int]) -> None:
-        """A step is about to run: tokens by request id."""
-        self._prefill.scheduled(tokens, self._live)
+    def scheduled(self, tokens: Mapping[str, int], drafts: Mapping[str, Sized]) -> None:
+        """A step is about to run: tokens by request id, and those of them that are drafted ahead."""
+        self._prefill.scheduled(tokens, drafts, self._live)
 
     def step(self) -> dict[str, Any] | None:
         """A step has ended; a sample where it is time for one. It is written to the rank's file by another thread.

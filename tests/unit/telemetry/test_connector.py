@@ -133,7 +133,9 @@ def test_between_two_looks_the_counts_alone_are_shipped(module: Any) -> None:
     made = module.KintsugiTelemetry(CONFIG, Role.SCHEDULER, None)
     made.on_new_request(SimpleNamespace(request_id="a", num_computed_tokens=0, num_tokens=900))
 
-    made.build_connector_meta(SimpleNamespace(num_scheduled_tokens={"a": 512}))
+    made.build_connector_meta(
+        SimpleNamespace(num_scheduled_tokens={"a": 512}, scheduled_spec_decode_tokens={})
+    )
 
     shipped = made.get_kv_connector_stats()
     assert made.off == ""

@@ -196,11 +196,14 @@ def test_prompt_tokens_are_counted_step_by_step_and_by_what_ran_beside_them(watc
     for one in (asked("new", 0, 900), asked("deep", 512, 900), asked("decoding", 899, 900)):
         watch.began(one)
 
-    watch.scheduled({"new": 512})
-    watch.scheduled({"deep": 256, "decoding": 1})
-    watch.scheduled({"decoding": 1})
-    watch.scheduled({"gone": 64, "decoding": 1})
-    watch.scheduled({})
+    for step in (
+        {"new": 512},
+        {"deep": 256, "decoding": 1},
+        {"decoding": 1},
+        {"gone": 64, "decoding": 1},
+        {},
+    ):
+        watch.scheduled(step, {})
 
     sample = watch.step()
     assert sample is not None
@@ -211,29 +214,24 @@ def test_a_request_that_was_preempted_is_computed_again_and_counts(watch: PoolWa
     watch.began(asked("again", 0, 950))  # 900 of its prompt, and 50 that it had answered
     watch.began(asked("decoding", 20, 21))
 
-    watch.scheduled({"again": 950, "decoding": 1})
+    watch.scheduled({"again": 950, "decoding": 1}, {})
 
     sample = watch.step()
     assert sample is not None
     assert sample["prefill"] == {"mixed": 950, "alone": 0}
 
 
-def test_tokens_drafted_ahead_are_no_prompt(at: Time, manager: Manager) -> None:
-    made = PoolWatch(3, lambda sample: None)
-    made.bind(manager)
-    try:
-        made.began(asked("decoding", 899, 900))
-        made.began(asked("ahead", 905, 900))  # the scheduler may count tokens that are not known yet
-        made.began(asked("new", 0, 64))
+def test_tokens_drafted_ahead_are_no_prompt(watch: PoolWatch) -> None:
+    watch.began(asked("decoding", 899, 900))
+    watch.began(asked("ahead", 905, 900))  # the scheduler may count tokens that are not known yet
+    watch.began(asked("new", 0, 64))
 
-        made.scheduled({"decoding": 4, "ahead": 4})
-        made.scheduled({"decoding": 4, "ahead": 4, "new": 64})
+    watch.scheduled({"decoding": 4, "ahead": 4}, {"decoding": [1, 2, 3], "ahead": [-1, -1, -1]})
+    watch.scheduled({"decoding": 1, "ahead": 4, "new": 5}, {"ahead": [-1, -1, -1]})
 
-        sample = made.step()
-        assert sample is not None
-        assert sample["prefill"] == {"mixed": 64, "alone": 0}
-    finally:
-        made.stop()
+    sample = watch.step()
+    assert sample is not None
+    assert sample["prefill"] == {"mixed": 5, "alone": 0}
 
 
 def test_between_two_looks_at_a_large_pool_counts_are_told_every_second(
@@ -242,7 +240,7 @@ def test_between_two_looks_at_a_large_pool_counts_are_told_every_second(
     monkeypatch.setattr(module, "SHARE", 1e-12)  # a look that costs so much that the next one is hours away
     watch.began(asked("new", 0, 900))
     assert "blocks" in (watch.step() or {})
-    watch.scheduled({"new": 512})
+    watch.scheduled({"new": 512}, {})
     told = []
     for _ in range(8):
         at.now += 0.25
