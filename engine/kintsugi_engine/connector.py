@@ -55,6 +55,14 @@ def _hook(neutral: Callable[[], Any]) -> Callable[[_Hook], _Hook]:
     return wrap
 
 
+def _waited_for(vllm_config: Any) -> bool:
+    """Whether decodes elsewhere wait for the steps here: those of other data-parallel ranks, which step together where
+    there are experts, and of other batches that pass through the stages of a pipeline."""
+    parallel = getattr(vllm_config, "parallel_config", None)
+    sizes = ("data_parallel_size", "pipeline_parallel_size")
+    return any(int(getattr(parallel, size, 1) or 1) > 1 for size in sizes)
+
+
 def _nothing() -> None:
     return None
 
@@ -120,7 +128,8 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
-        self.pool = PoolWatch(int(getattr(vllm_config, "num_lookahead_tokens", 0) or 0), self._write)
+        ahead = int(getattr(vllm_config, "num_lookahead_tokens", 0) or 0)
+        self.pool = PoolWatch(ahead, self._write, _waited_for(vllm_config))
         self._worker = role == _base.KVConnectorRole.WORKER
         self._warm = False
         self._shipped = 0.0
@@ -150,8 +159,9 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
         self._file.write({**sample, "engine": self._engine})
 
     def turn_off(self, reason: str, error: Exception | None = None) -> None:
-        """Do nothing from now on, and say so."""
+        """Do nothing from now on, and say so. What was told last grows old."""
         self.off = reason
+        self.pool.give_up()
         _LOG.error("Kintsugi telemetry is off: %s. Serving goes on without it.", reason, exc_info=error)
 
     @property

@@ -78,9 +78,9 @@ class Metrics(Watcher):
             awake.labels(**self._labels, sleep_state=state).set(state == "awake")
         self._counter("vllm:num_preemptions", "Nothing is ever preempted.").labels(**self._labels)
         self._prompt = self._counter("vllm:prompt_tokens", "Prompt tokens computed.").labels(**self._labels)
-        prefill = self._counter(
+        prefill = self._gauge(
             contract.PREFILL_TOKENS,
-            "Prompt tokens computed, in steps that also decoded (mixed) and in others (alone).",
+            "Prompt tokens computed so far, in steps that also decoded (mixed) and in others (alone).",
             "step",
         )
         self._mixed, self._alone = (prefill.labels(**self._labels, step=name) for name in ("mixed", "alone"))

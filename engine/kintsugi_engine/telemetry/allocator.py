@@ -117,7 +117,8 @@ class AllocatorWatch:
         if reading is None:
             return None
         kinds = asdict(reading) | ({} if self._baseline is None else {"baseline": self._baseline})
-        return {"at": clock.wall(), "bytes": kinds, "fragmentation": fragmentation(reading, self._baseline)}
+        level = fragmentation(reading, self._baseline)
+        return {"at": clock.wall(), "mono": clock.mono(), "bytes": kinds, "fragmentation": level}
 
     def _run(self) -> None:
         while not self._stopped.wait(PERIOD):

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kintsugi_engine import clock, contract
 from kintsugi_engine.telemetry import rankfile
@@ -59,6 +59,14 @@ class Series:
                 remove(*map(str, key))
 
 
+class Newest(NamedTuple):
+    """Of the newest sample of one rank: its place in their order, and when it was taken by this process's own clock
+    (monotonic seconds both, of two processes)."""
+
+    order: float
+    taken: float
+
+
 class Exporter:
     """All series of one API process. `engines`: label values by engine index, as vLLM's own series carry them."""
 
@@ -72,7 +80,7 @@ class Exporter:
     ) -> None:
         self._engines = engines
         self._instance = instance
-        self._newest: dict[tuple[int, str], float] = {}
+        self._newest: dict[tuple[int, str], Newest] = {}
         self._lock = threading.Lock()
         ranked = (*names, "rank")
         self._age = Series(
@@ -141,10 +149,12 @@ class Exporter:
                 contract.STEP_SECONDS, "Seconds of steps with requests.", labelnames=list(names)
             ),
         }
-        self._prefill = counter(
+        self._prefill = Series(
+            gauge,
             contract.PREFILL_TOKENS,
-            "Prompt tokens computed, in steps that also decoded (mixed) and in others (alone).",
-            labelnames=[*names, "step"],
+            "Prompt tokens computed so far, in steps beside which some request decoded (mixed) and in others (alone).",
+            (*names, "step"),
+            "max",
         )
         self._counted: dict[tuple[int, str], float] = {}
 
@@ -158,27 +168,27 @@ class Exporter:
         if labels is None:
             return
         with self._lock:
-            if "worker" in sample and self._newer(engine, labels, str(sample["worker"]), sample["at"]):
+            if "worker" in sample and self._newer(engine, labels, str(sample["worker"]), sample):
                 self._take_worker((*labels, str(sample["worker"])), sample)
-            if "blocks" in sample and self._newer(engine, labels, contract.POOL_RANK, sample["at"]):
+            if "blocks" in sample and self._newer(engine, labels, contract.POOL_RANK, sample):
                 self._take_pool(engine, labels, sample)
-            if "prefill" in sample and self._newer(engine, labels, contract.STEPS_RANK, sample["at"]):
+            if "prefill" in sample and self._newer(engine, labels, contract.STEPS_RANK, sample):
                 for step, tokens in sample["prefill"].items():
-                    self._count(engine, step, self._prefill.labels(*labels, step), tokens)
+                    self._prefill.put((*labels, step), tokens)
 
-    def _newer(self, engine: int, labels: Labels, rank: str, at: float) -> bool:
-        """Whether a sample of `rank` that was taken at `at` is the newest, which its age then says."""
-        if at <= self._newest.get((engine, rank), 0.0):
+    def _newer(self, engine: int, labels: Labels, rank: str, sample: Mapping[str, Any]) -> bool:
+        """Whether this is the newest sample of `rank`, which its age then says.
+
+        Samples of one rank are put in order by the monotonic clock of the process that took them, and age by that of this
+        one: a machine's clock that is set back keeps none of them away, and makes none of them young.
+        """
+        known = self._newest.get((engine, rank))
+        if known is not None and sample["mono"] <= known.order:
             return False
-        self._newest[engine, rank] = at
-        self._age.put((*labels, rank), max(0.0, clock.wall() - at))
+        age = max(0.0, clock.wall() - sample["at"])
+        self._newest[engine, rank] = Newest(sample["mono"], clock.mono() - age)
+        self._age.put((*labels, rank), age)
         return True
-
-    def _count(self, engine: int, name: str, series: Any, total: float) -> None:
-        """Let a counter stand at `total`, of which it has counted a part already; it never falls."""
-        grown = total - self._counted.get((engine, name), 0.0)
-        self._counted[engine, name] = total
-        series.inc(max(0.0, grown))
 
     def _take_worker(self, rank: Labels, sample: Mapping[str, Any]) -> None:
         self._fragmentation.put(rank, sample["fragmentation"])
@@ -197,17 +207,20 @@ class Exporter:
         self._orphan_ratio.put(pool, sample["orphaned"] / total if total else None)
         self._preempted.put(labels, sample["preempted"])
         for name, counter in self._totals.items():
-            self._count(engine, name, counter.labels(*labels), sample[name])
+            grown = sample[name] - self._counted.get((engine, name), 0.0)
+            self._counted[engine, name] = sample[name]
+            if grown > 0:
+                counter.labels(*labels).inc(grown)
 
     def refresh(self, where: Path) -> None:
         """Take what the files of this container tell, and let the ages and the container's memory be of now."""
         for sample in rankfile.read(where, self._instance):
             name = str(sample.get("engine", ""))
             self.take(int(name) if name.isdecimal() else -1, sample)
-        now = clock.wall()
+        now = clock.mono()
         with self._lock:
-            for (engine, rank), at in self._newest.items():
-                self._age.put((*self._engines[engine], rank), max(0.0, now - at))
+            for (engine, rank), newest in self._newest.items():
+                self._age.put((*self._engines[engine], rank), max(0.0, now - newest.taken))
         memory = container_memory()
         for name, series in self._container.items():
             series.put(("cgroup",), getattr(memory, name))

@@ -46,7 +46,9 @@ def groups_of(manager: Any) -> tuple[Group, ...]:
 class PoolWatch:
     """One engine core's pool. Every method but the idle thread's is called by the engine's own loop."""
 
-    def __init__(self, ahead: int, write: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self, ahead: int, write: Callable[[Mapping[str, Any]], None], never_alone: bool = False
+    ) -> None:
         self._ahead = ahead
         self._write = write
         self._manager: Any = None
@@ -61,7 +63,7 @@ class PoolWatch:
         self._busy = False
         self._due = 0.0
         self._counts_due = 0.0
-        self._prefill = PrefillCount()
+        self._prefill = PrefillCount(never_alone)
         self._outbox: dict[str, Any] | None = None
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -77,10 +79,14 @@ class PoolWatch:
         self._thread = threading.Thread(target=self._run, name="kintsugi-pool", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread, and wait for its end."""
+    def give_up(self) -> None:
+        """Tell nothing more: the thread ends by itself."""
         self._stopped = True
         self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end."""
+        self.give_up()
         if self._thread is not None:
             self._thread.join()
 
@@ -124,7 +130,7 @@ class PoolWatch:
         return sample
 
     def _counts(self) -> dict[str, Any]:
-        return {"at": clock.wall(), "prefill": self._prefill.told()}
+        return {"at": clock.wall(), "mono": clock.mono(), "prefill": self._prefill.told()}
 
     def _measure(self, now: float) -> dict[str, Any]:
         assert self._pool is not None
@@ -183,6 +189,8 @@ class PoolWatch:
         while not self._stopped:
             self._wake.wait(IDLE_PERIOD)
             self._wake.clear()
+            if self._stopped:
+                return
             sample, self._outbox = self._outbox, None
             try:
                 sample = sample or self._look_idle()

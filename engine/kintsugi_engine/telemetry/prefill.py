@@ -5,11 +5,12 @@ from typing import Any
 
 
 class PrefillCount:
-    """One engine core's count."""
+    """One engine core's count. `never_alone`: decodes of other ranks or stages wait for its steps, whatever they hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, never_alone: bool) -> None:
+        self._never_alone = never_alone
         self.mixed = 0
-        """Tokens in steps in which some request decoded."""
+        """Tokens in steps beside which some request decoded."""
         self.alone = 0
 
     def scheduled(
@@ -22,7 +23,7 @@ class PrefillCount:
         """
         if sum(tokens.values()) <= len(tokens) + sum(map(len, drafts.values())):
             return  # decodes alone, which is most steps: no request is looked at
-        prefilled, decodes = 0, False
+        prefilled, decodes = 0, self._never_alone
         for name, count in tokens.items():
             request = live.get(name)
             if request is None:

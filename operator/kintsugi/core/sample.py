@@ -11,6 +11,7 @@ from kintsugi.core.page import DEFAULT_RANK, MAX_RANK_NAME, PageReader, PageValu
 from kintsugi.core.reading import Absent, Reading, Unreadable, Value
 from kintsugi.core.series import NOT_APPLICABLE, TABLE, Kind, Signal
 from kintsugi.core.snapshot import Page
+from kintsugi_engine.contract import STEPS_RANK
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class RankSample:
     corrupted: float | None = None
     mixed_prefill: float | None = None
     """Prompt tokens computed in steps that also decoded, as the telemetry counts them step by step."""
+    count_age: float | None = None
+    """Seconds since that was counted."""
 
     def load(self) -> float | None:
         """Running + waiting; None where neither is known."""
@@ -104,6 +107,7 @@ _PART_FIELD: Final[Mapping[tuple[Signal, str], str]] = {
     (Signal.FINISHED, "repetition"): "finished",
     (Signal.FINISHED, "error"): "failed",
     (Signal.PREFILL_TOKENS, "mixed"): "mixed_prefill",
+    (Signal.SAMPLE_AGE, STEPS_RANK): "count_age",
 }
 MAX_RANKS: Final = 256
 """Data-parallel ranks of one pod beyond which a page is not believed."""

@@ -110,7 +110,7 @@ TABLE: Final[Mapping[Signal, Row]] = {
     Signal.STEPS: _row(Kind.COUNTER, "vllm:iteration_tokens_total_count"),
     Signal.GENERATION_TOKENS: _row(Kind.COUNTER, "vllm:generation_tokens_total"),
     Signal.PROMPT_TOKENS: _row(Kind.COUNTER, "vllm:prompt_tokens_total"),
-    Signal.PREFILL_TOKENS: _row(Kind.COUNTER, contract.PREFILL_TOKENS + "_total", part="step"),
+    Signal.PREFILL_TOKENS: _row(Kind.COUNTER, contract.PREFILL_TOKENS, part="step"),
     Signal.PREFIX_QUERIES: _row(
         Kind.COUNTER, "vllm:prefix_cache_queries_total", Name("vllm:gpu_prefix_cache_queries_total", "0.13")
     ),

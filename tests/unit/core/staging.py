@@ -98,8 +98,8 @@ class Engine:
             if rank.mixed_prefill is not None:
                 label = f'engine="{index}",model_name="dsv4"'
                 lines += [
-                    f'kintsugi_prefill_tokens_total{{{label},step="mixed"}} {rank.mixed_prefill}',
-                    f'kintsugi_prefill_tokens_total{{{label},step="alone"}} 0',
+                    f'kintsugi_prefill_tokens{{{label},step="mixed"}} {rank.mixed_prefill}',
+                    f'kintsugi_prefill_tokens{{{label},step="alone"}} 0',
                     f'kintsugi_sample_age_seconds{{{label},rank="steps"}} {self.count_age}',
                 ]
         lines += [

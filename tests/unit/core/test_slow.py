@@ -377,10 +377,15 @@ def prefilling(factor: float) -> StepFleet:
     return made
 
 
-def test_a_pool_whose_steps_carry_whole_chunks_is_measured_where_they_are_counted_step_by_step() -> None:
-    made = prefilling(180.0)
+def counting(made: StepFleet) -> StepFleet:
+    """Let the telemetry of all count prompt tokens step by step, from now on."""
     for worker in made.workers:
         worker.engine.ranks[0].mixed_prefill = 0.0
+    return made
+
+
+def test_a_pool_whose_steps_carry_whole_chunks_is_measured_where_they_are_counted_step_by_step() -> None:
+    made = counting(prefilling(180.0))
     made.run(TRAINING)
     made.workers[1].factor = 2.5
 
@@ -404,10 +409,37 @@ def test_a_pool_whose_steps_carry_whole_chunks_is_unknown_where_only_the_engine_
     assert not made.stage.memory.slow.models
 
 
-def test_telemetry_that_ends_in_a_running_engine_leaves_its_steps_unknown() -> None:
-    made = prefilling(20.0)
+@pytest.mark.parametrize("leap", [5e6, 1.4e7, 2.8e7, 1e9, 1e12])
+def test_a_count_that_leaps_once_in_one_engine_convicts_no_sibling_of_longer_prompts(leap: float) -> None:
+    made = counting(fleet(4))
     for worker in made.workers:
-        worker.engine.ranks[0].mixed_prefill = 0.0
+        worker.prompt_factor = 20.0
+    made.run(TRAINING)
+    made.workers[1].engine.ranks[0].mixed_prefill = (
+        made.workers[1].engine.ranks[0].mixed_prefill or 0.0
+    ) + leap
+    seen = made.run(600)
+    made.workers[2].prompt_factor = 200.0
+
+    seen += made.run(2_400)
+
+    assert never(seen, "Sick")
+
+
+def test_an_engine_that_was_learned_by_its_own_count_is_told_by_it_though_the_telemetry_counts_too(
+    three: StepFleet,
+) -> None:
+    played = counting(three)
+    played.workers[1].factor = 2.5
+
+    sick = seconds_until(played.run(700), "pod-1", "Sick")
+
+    assert sick is not None
+    assert 540 <= sick <= 640
+
+
+def test_telemetry_that_ends_in_a_running_engine_leaves_its_steps_unknown() -> None:
+    made = counting(prefilling(20.0))
     made.run(TRAINING)
     broken = made.workers[1]
     broken.factor = 2.5

@@ -4,7 +4,6 @@ import pytest
 
 from kintsugi.core.detect.step_window import StepWindow
 from kintsugi.core.sample import RankSample, Sample
-from kintsugi.core.series import Signal
 from kintsugi.core.times import Times
 
 
@@ -65,44 +64,73 @@ def test_steps_that_carry_whole_chunks_are_unknown_since_a_prefill_is_counted_wh
     assert filled(START, grown(**decodes, prompt_tokens=200.0 * 4_200)).measure(Times()) is None
 
 
-def counted(mono: float, ages: dict[str, float], *mixed: float | None) -> Sample:
-    """A page whose telemetry counts prefill step by step, one figure for each rank."""
+def counted(mono: float, *ranks: tuple[float | None, float | None]) -> Sample:
+    """A page whose telemetry counts prefill step by step; for each rank its figure and age."""
     figures = {name: value + 20.0 * mono for name, value in START.items()}
-    ranks = tuple(
-        RankSample(str(n), running=8.0, kv_usage=0.5, itl_gap=0.0, mixed_prefill=tokens, **figures)
-        for n, tokens in enumerate(mixed)
+    made = (
+        RankSample(str(n), 8.0, kv_usage=0.5, itl_gap=0.0, mixed_prefill=tokens, count_age=age, **figures)
+        for n, (tokens, age) in enumerate(ranks)
     )
-    return Sample(mono, ranks, telemetry={Signal.SAMPLE_AGE: ages})
+    return Sample(mono, tuple(made))
+
+
+def whole_chunks(pages: int = 13, leap_at: int = 99) -> StepWindow:
+    """Steps of 8,000 prompt tokens each; the count leaps by 40 million before one page."""
+    window = StepWindow()
+    for k in range(pages):
+        window.add(counted(5.0 * k, (1e5 + 8e5 * k + 4e7 * (k >= leap_at), 1.0)), 3, Times())
+    return window
 
 
 def test_what_the_telemetry_counts_step_by_step_is_preferred_and_knows_whole_chunks() -> None:
-    window = StepWindow()
-    for k in range(13):
-        window.add(counted(5.0 * k, {"0": 99.0, "steps": 1.0}, 1e5 + 8_000 * 100.0 * k), 3, Times())
-
-    measure = window.measure(Times())
+    measure = whole_chunks().measure(Times())
 
     assert measure is not None
     assert measure.counted
     assert measure.prefill == pytest.approx(8_000)
 
 
+def test_a_process_is_measured_by_one_way_of_counting() -> None:
+    window = StepWindow()
+    for k in range(13):
+        window.add(counted(5.0 * k, (1e5 + 200.0 * k, 1.0)), 0, Times())
+
+    by_engine, by_steps = window.measure(Times(), counted=False), window.measure(Times(), counted=True)
+
+    assert by_engine is not None
+    assert by_steps is not None
+    assert (by_engine.counted, by_steps.counted) == (False, True)
+    assert by_steps.prefill == pytest.approx(2.0)
+    uncounted = StepWindow()
+    for k in range(13):
+        uncounted.add(counted(5.0 * k, (None, None)), 0, Times())
+    assert uncounted.measure(Times(), counted=True) is None
+
+
+def test_a_count_that_leaps_by_more_than_steps_can_compute_begins_the_window_anew() -> None:
+    assert whole_chunks(leap_at=12).measure(Times()) is None
+    assert len(whole_chunks(leap_at=5).rows) == 8
+    after = whole_chunks(pages=19, leap_at=6).measure(Times())
+    assert after is not None
+    assert after.prefill == pytest.approx(8_000)
+
+
 @pytest.mark.parametrize(
-    ("why", "ages", "mixed"),
+    ("why", "ranks"),
     [
-        ("the count is old", {"steps": 11.0}, (1e6,)),
-        ("nobody says how old it is", {"0": 1.0, "pool": 1.0}, (1e6,)),
-        ("one of two ranks does not say how old it is", {"steps": 1.0}, (1e6, 1e6)),
-        ("one of two ranks has an old one", {"steps": 1.0, "1/steps": 60.0}, (1e6, 1e6)),
-        ("one of two ranks has none", {"steps": 1.0, "1/steps": 1.0}, (1e6, None)),
+        ("the count is old", [(1e6, 11.0)]),
+        ("nobody says how old it is", [(1e6, None)]),
+        ("one of two ranks does not say how old it is", [(1e6, 1.0), (1e6, None)]),
+        ("one of two ranks has an old one", [(1e6, 1.0), (1e6, 60.0)]),
+        ("one of two ranks has none", [(1e6, 1.0), (None, 1.0)]),
     ],
 )
 def test_a_count_that_may_not_be_of_now_is_none(
-    why: str, ages: dict[str, float], mixed: tuple[float | None, ...]
+    why: str, ranks: list[tuple[float | None, float | None]]
 ) -> None:
     window = StepWindow()
     for k in range(13):
-        window.add(counted(5.0 * k, ages, *mixed), 0, Times())
+        window.add(counted(5.0 * k, *ranks), 0, Times())
 
     assert all(row.mixed is None for row in window.rows), why
     measure = window.measure(Times())
@@ -113,7 +141,7 @@ def test_a_count_that_may_not_be_of_now_is_none(
 def test_the_counts_of_two_ranks_are_summed() -> None:
     window = StepWindow()
 
-    window.add(counted(0.0, {"steps": 1.0, "1/steps": 9.0}, 100.0, 20.0), 0, Times())
+    window.add(counted(0.0, (100.0, 1.0), (20.0, 9.0)), 0, Times())
 
     assert window.rows[0].mixed == 120.0
 

@@ -4,6 +4,7 @@ import abc
 import importlib
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from enum import Enum
 from types import ModuleType, SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from kintsugi_engine import contract
+from tests.unit.telemetry.test_pool import Manager
 
 BASE = "vllm.distributed.kv_transfer.kv_connector.v1"
 
@@ -149,3 +151,35 @@ def test_a_scheduler_that_says_nothing_of_tokens_turns_the_telemetry_off_and_is_
     made = module.KintsugiTelemetry(CONFIG, Role.SCHEDULER, None)
     assert isinstance(made.build_connector_meta(SimpleNamespace()), module.TelemetryMetadata)
     assert "build_connector_meta failed" in made.off
+
+
+@pytest.mark.parametrize("size", ["data_parallel_size", "pipeline_parallel_size"])
+def test_where_ranks_or_stages_step_together_all_prompts_are_beside_decodes(module: Any, size: str) -> None:
+    parallel = SimpleNamespace(data_parallel_index=0, rank=0, **{size: 2})
+    config = SimpleNamespace(**{**vars(CONFIG), "parallel_config": parallel})
+    made = module.KintsugiTelemetry(config, Role.SCHEDULER, None)
+    made.on_new_request(SimpleNamespace(request_id="a", num_computed_tokens=0, num_tokens=900))
+
+    made.build_connector_meta(
+        SimpleNamespace(num_scheduled_tokens={"a": 512}, scheduled_spec_decode_tokens={})
+    )
+
+    assert made.get_kv_connector_stats().data["counts"]["prefill"] == {"mixed": 512, "alone": 0}
+
+
+def test_what_is_off_tells_nothing_more_so_that_its_last_word_grows_old(
+    module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr("kintsugi_engine.telemetry.pool.IDLE_PERIOD", 0.02)
+    made = module.KintsugiTelemetry(CONFIG, Role.SCHEDULER, None)
+    made.bind_kv_cache_manager(Manager())
+    deadline = time.monotonic() + 5
+    while not list(tmp_path.glob("pool-*.json")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    made.on_new_request(SimpleNamespace(no_id_here=True))
+    assert made.off
+    time.sleep(0.1)
+    (path,) = tmp_path.glob("pool-*.json")
+    last = path.read_text()
+    time.sleep(0.3)
+    assert path.read_text() == last

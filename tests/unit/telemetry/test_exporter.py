@@ -11,6 +11,7 @@ from kintsugi.core.page import PageReader
 from kintsugi.core.sample import Sample, read_sample
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import Page
+from kintsugi_engine import clock
 from kintsugi_engine.telemetry.exporter import Exporter
 from kintsugi_engine.telemetry.rankfile import RankFile
 
@@ -44,6 +45,7 @@ def lines(registry: CollectorRegistry, *names: str) -> dict[str, float]:
 def pool(at: float, **more: Any) -> dict[str, Any]:
     return {
         "at": at,
+        "mono": at,
         "blocks": {"active": 2, "cached_free": 3, "empty_free": 5},
         "waste": 0.25,
         "groups": {"0": {"kind": "FullAttention", "blockSize": 32, "waste": 0.25}},
@@ -57,7 +59,7 @@ def pool(at: float, **more: Any) -> dict[str, Any]:
 
 def allocator(at: float, fragmentation: float | None) -> dict[str, Any]:
     kinds = {"allocated": 10, "reserved": 20, "inactive_split": 3}
-    return {"at": at, "worker": "4", "bytes": kinds, "fragmentation": fragmentation}
+    return {"at": at, "mono": at, "worker": "4", "bytes": kinds, "fragmentation": fragmentation}
 
 
 def test_a_sample_of_the_pool_becomes_series(exporter: Exporter, registry: CollectorRegistry) -> None:
@@ -165,12 +167,12 @@ def test_what_is_counted_step_by_step_has_an_age_of_its_own(
 ) -> None:
     now = time.time()
     exporter.take(1, pool(now - 20, prefill={"mixed": 700, "alone": 64}))
-    exporter.take(1, {"at": now - 1, "prefill": {"mixed": 900, "alone": 64}})
-    exporter.take(1, {"at": now - 3, "prefill": {"mixed": 800, "alone": 64}})
+    exporter.take(1, {"at": now - 1, "mono": now - 1, "prefill": {"mixed": 900, "alone": 64}})
+    exporter.take(1, {"at": now - 3, "mono": now - 3, "prefill": {"mixed": 800, "alone": 64}})
 
-    assert lines(registry, "kintsugi_prefill_tokens_total") == {
-        'kintsugi_prefill_tokens_total{engine="1",step="mixed"}': 900,
-        'kintsugi_prefill_tokens_total{engine="1",step="alone"}': 64,
+    assert lines(registry, "kintsugi_prefill_tokens") == {
+        'kintsugi_prefill_tokens{engine="1",step="mixed"}': 900,
+        'kintsugi_prefill_tokens{engine="1",step="alone"}': 64,
     }
     assert lines(registry, "kintsugi_sample_age") == {
         'kintsugi_sample_age_seconds{engine="1",rank="pool"}': pytest.approx(20, abs=0.5),
@@ -187,4 +189,24 @@ def test_the_operator_reads_the_count(exporter: Exporter, registry: CollectorReg
 
     assert isinstance(sample, Sample)
     assert sample.whole.mixed_prefill == 21
-    assert {"steps", "1/steps"} <= set(sample.telemetry[Signal.SAMPLE_AGE])
+    assert [rank.count_age for rank in sample.ranks] == [pytest.approx(0, abs=0.5)] * 2
+    assert set(sample.telemetry[Signal.SAMPLE_AGE]) == {"pool", "1/pool"}
+
+
+def test_a_clock_that_is_set_back_keeps_no_sample_away_and_makes_none_young(
+    exporter: Exporter, registry: CollectorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall, mono = [5_000.0], [100.0]
+    monkeypatch.setattr(clock, "wall", lambda: wall[0])
+    monkeypatch.setattr(clock, "mono", lambda: mono[0])
+    exporter.take(0, {"at": 5_000.0, "mono": 70.0, "prefill": {"mixed": 1, "alone": 0}})
+    wall[0] -= 1_200.0
+    mono[0] += 30.0
+    exporter.refresh(tmp_path)
+    age = 'kintsugi_sample_age_seconds{engine="0",rank="steps"}'
+    assert lines(registry, "kintsugi_sample_age")[age] == pytest.approx(30.0)
+
+    exporter.take(0, {"at": 3_800.0, "mono": 100.0, "prefill": {"mixed": 9, "alone": 0}})
+
+    assert lines(registry, "kintsugi_prefill")['kintsugi_prefill_tokens{engine="0",step="mixed"}'] == 9
+    assert lines(registry, "kintsugi_sample_age")[age] == pytest.approx(0.0)

@@ -249,3 +249,16 @@ def test_between_two_looks_at_a_large_pool_counts_are_told_every_second(
     light = [one for one in told if one is not None]
     assert [one["prefill"] for one in light] == [{"mixed": 0, "alone": 512}] * 2
     assert all("blocks" not in one for one in light)
+
+
+def test_where_others_wait_for_its_steps_no_prompt_is_computed_alone(at: Time, manager: Manager) -> None:
+    made = PoolWatch(0, lambda sample: None, never_alone=True)
+    made.bind(manager)
+    try:
+        made.began(asked("new", 0, 900))
+        made.scheduled({"new": 512}, {})
+        sample = made.step()
+        assert sample is not None
+        assert sample["prefill"] == {"mixed": 512, "alone": 0}
+    finally:
+        made.stop()

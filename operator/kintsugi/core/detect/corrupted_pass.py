@@ -186,7 +186,7 @@ def _weigh(entry: Answering, group: Sequence[Answering], known: Known, moment: _
     elif len(marks) == 1:
         if state.round is None and entry.may_be_asked and mono - began >= times.corrupted_burst:
             state.round = _burst(state, entry)
-            _call_witnesses(entry, group, mono, times)
+            _call_witnesses(entry, group, WITNESSES, mono, times)
     else:
         _convict(entry, group, known, marks, moment)
 
@@ -202,8 +202,10 @@ def _end(state: AnswerState, marks: Marks, began: float, times: Times) -> None:
         state.suspected, state.since = False, None
 
 
-def _call_witnesses(entry: Answering, group: Sequence[Answering], mono: float, times: Times) -> None:
-    """Ask siblings the same questions beside the second burst, few of them, and those that wait for nothing first."""
+def _call_witnesses(
+    entry: Answering, group: Sequence[Answering], most: int, mono: float, times: Times
+) -> None:
+    """Ask siblings the same questions beside the second burst, at `most` so many, and those that wait for nothing first."""
     recent = mono - times.corrupted_burst
     free = [
         other
@@ -215,7 +217,7 @@ def _call_witnesses(entry: Answering, group: Sequence[Answering], mono: float, t
         and (other.state.round is None or other.state.round.kind is Kind.ROUTINE)
         and (other.state.last is None or (other.state.last.began or 0.0) < recent)
     ]
-    for other in free[:WITNESSES]:
+    for other in free[:most]:
         other.state.round = Round(Kind.BURST, other.state.judged_by, other.ranks[0])
 
 
@@ -229,12 +231,13 @@ def _convict(
     seen = [marked(s.last, known.tokens) for s in siblings if s.last and (s.last.began or 0.0) >= since]
     right, wrong = sum(each.good for each in seen), sum(each.bad for each in seen)
     needed = min(2, max(1, len(siblings)))
-    asking = any(s.round is not None and s.round.kind is Kind.BURST for s in siblings)
-    if (
-        right < needed
-        and asking
-        and moment.mono - second < 2 * times.corrupted_burst + 2 * times.scrape_interval
-    ):
+    asking = sum(s.round is not None and s.round.kind is Kind.BURST for s in siblings)
+    # Whoever had a queue as the second burst began may have none a moment later.
+    may_come = any(s.judged_by and not s.suspected for s in siblings)
+    lack = WITNESSES - len(seen) - asking
+    waits = right < needed and (asking > 0 or (may_come and lack > 0))
+    if waits and moment.mono - second < 2 * times.corrupted_burst + 2 * times.scrape_interval:
+        _call_witnesses(entry, group, max(0, lack), moment.mono, times)
         return
     agreed = {name: known.tokens[name] for name in known.sure}
     state.shared = wrong > right

@@ -40,12 +40,18 @@ class CostModel:
     solved_at: float | None = None
     """Monotonic seconds."""
 
-    def learn(self, x: Features, seconds: float, weight: float) -> None:
-        """Take in one window whose step took `seconds` (> 0), freed of the instance's own level."""
-        z = [value / seconds for value in x]
+    def learn(self, x: Features, seconds: float, weight: float, expected: float = 0.0) -> None:
+        """Take in one window whose step took `seconds` (> 0), freed of the instance's own level.
+
+        The error is relative to `expected` seconds where the step took less: so a window that says that it did far more than
+        its time allows, which is a miscount, moves little.
+        """
+        scale = max(seconds, expected)
+        z = [value / scale for value in x]
+        target = seconds / scale
         for a, za in enumerate(z):
             weighted = weight * za
-            self.targets[a] = self.targets[a] * FORGET + weighted
+            self.targets[a] = self.targets[a] * FORGET + weighted * target
             row = self.moments[a]
             for b, zb in enumerate(z):
                 row[b] = row[b] * FORGET + weighted * zb

@@ -19,12 +19,17 @@ from kintsugi.core.times import Times
 
 BASELINE_SAMPLES: Final = 30
 """One-minute residuals whose median is an instance's own baseline (slow §3)."""
+LEVEL_SAMPLES: Final = 5
+"""Residuals whose median is good enough to free a sample of its instance's level before the model learns it (chosen here)."""
 TEACHES_WITHIN: Final = 0.25
 """A residual this far from the baseline or farther teaches it nothing, so a sick instance stays sick (slow §3)."""
 CREEP_PER_SAMPLE: Final = 0.01 / 60
 """The baseline follows a decline by 1 % an hour at most (slow §3)."""
 WEIGHT_OF: Final = 0.1
 """Samples farther than this from their baseline weigh less in the model (slow §3)."""
+WEIGHT_OF_UNLEVELLED: Final = 0.1
+"""Weight in the model of samples of an instance whose own level is not known yet (chosen here). An engine that is slower by
+its build has more requests at a time for the same traffic, so such samples make batches look dearer than they are."""
 SUSPECT_DROP: Final = 25.0
 """Percent of the step rate lost that makes a finding (slow §1)."""
 LEVEL_DROP: Final = 40.0
@@ -62,7 +67,8 @@ class SlowState:
 
     window: StepWindow = field(default_factory=StepWindow)
     counted: bool | None = None
-    """How its prompt tokens are counted (`Measure.counted`), for good; None until it has taught its model once."""
+    """How its prompt tokens are counted (`Measure.counted`), for good: what was learned of this process says nothing of
+    the other way. None until it has taught its model once."""
     baseline: float | None = None
     """u: this process's own level in the model's logarithm."""
     residuals: list[float] = field(default_factory=list)
@@ -178,12 +184,9 @@ def slow_pass(
 
 def _measure(entry: Entry, memory: SlowMemory, times: Times) -> None:
     state = entry.state
-    state.measure = measure = state.window.measure(times) if entry.fresh else None
+    state.measure = measure = state.window.measure(times, state.counted) if entry.fresh else None
     state.own = state.dif = state.residual = state.expected = None
     if measure is None:
-        return
-    if state.counted is not None and measure.counted is not state.counted:
-        state.measure = None  # what was learned of this process says nothing of the other way of counting
         return
     model = memory.models.get(ModelKey(entry.pool, entry.revision, measure.counted))
     if model is None:
@@ -321,6 +324,13 @@ def _see_pools(
         pool.slot_at = mono
 
 
+def _own_level(state: SlowState) -> float | None:
+    """The baseline, or what it is going to be as far as a few samples tell; None before."""
+    if state.baseline is None and len(state.residuals) >= LEVEL_SAMPLES:
+        return median(state.residuals)
+    return state.baseline
+
+
 def _learn(entry: Entry, memory: SlowMemory, siblings: Sequence[float], mono: float, times: Times) -> None:
     """Once a minute: fold the window into the model, and fill or nudge the own baseline."""
     state = entry.state
@@ -336,8 +346,12 @@ def _learn(entry: Entry, memory: SlowMemory, siblings: Sequence[float], mono: fl
     state.counted = state.measure.counted
     model = memory.models.setdefault(ModelKey(entry.pool, entry.revision, state.counted), CostModel())
     own, residual = state.own, state.residual
-    weight = 1.0 if own is None else min(1.0, WEIGHT_OF / (abs(own) + 1e-9))
-    model.learn(_features(state.measure), state.measure.seconds * math.exp(-(state.baseline or 0.0)), weight)
+    level = _own_level(state)
+    weight = WEIGHT_OF_UNLEVELLED if level is None else 1.0
+    if own is not None:
+        weight = min(1.0, WEIGHT_OF / (abs(own) + 1e-9))
+    freed = state.measure.seconds * math.exp(-(level or 0.0))
+    model.learn(_features(state.measure), freed, weight, state.expected or 0.0)
     over: bool | None = None
     level = _level(state, siblings)
     if level is not None and own is not None and abs(own) < TEACHES_WITHIN:

@@ -9,9 +9,7 @@ from typing import Final
 
 from kintsugi.core.frozen import frozen
 from kintsugi.core.sample import Sample
-from kintsugi.core.series import Signal
 from kintsugi.core.times import Times
-from kintsugi_engine.contract import STEPS_RANK
 
 WINDOW_SECONDS: Final = 60.0
 """The window for which the counts below are meant; in a rehearsal window and counts shrink alike."""
@@ -29,7 +27,9 @@ steps carry a whole chunk then, twice vLLM's smallest default of `--max-num-batc
 ends, so a minute of long prefills does not tell what its own steps carried, and that is what its time went into."""
 OLDEST_COUNT: Final = 10.0
 """Seconds up to which the age of the telemetry's count may lag behind its page: a sixth of the window. Chosen here."""
-_SAMPLE_AGE: Final = Signal.SAMPLE_AGE
+MOST_OF_A_STEP: Final = 65_536.0
+"""Prompt tokens that no step computes (chosen here: twice what the largest recipe allows): where more were counted from one
+page to the next, the count leapt, and the window begins anew."""
 CANARY_PROMPT_TOKENS: Final = 4.0
 """Prompt tokens of one canary of ours (hang §1.3)."""
 
@@ -83,13 +83,18 @@ class StepWindow:
         row = row_of(sample, own_canaries, own_tokens)
         if row is None:
             return
+        if self.rows and _leapt(self.rows[-1], row):
+            self.rows.clear()
         self.rows.append(row)
         reach = times.slow_row_window + times.scrape_interval / 2
         while self.rows[0].mono < row.mono - reach:
             self.rows.popleft()
 
-    def measure(self, times: Times) -> Measure | None:
-        """The window as one measure, or None = Unknown: it then counts neither for nor against."""
+    def measure(self, times: Times, counted: bool | None = None) -> Measure | None:
+        """The window as one measure, or None = Unknown: it then counts neither for nor against.
+
+        `counted`: how prompt tokens are to be counted (`Measure.counted`); None = step by step where they are.
+        """
         rows = self.rows
         needed = MIN_SCRAPE_SHARE * (times.slow_row_window / times.scrape_interval + 1)
         if len(rows) < 3 or len(rows) < needed:
@@ -102,10 +107,13 @@ class StepWindow:
             return None
         if gaps > MAX_GAP_SHARE * seconds:
             return None
-        counted = first.mixed is not None and last.mixed is not None
-        if first.mixed is not None and last.mixed is not None:
+        if counted is not False and first.mixed is not None and last.mixed is not None:
+            counted = True
             computed = max(0.0, last.mixed - first.mixed)
+        elif counted:
+            return None
         else:
+            counted = False
             computed = max(0.0, last.computed - first.computed)
             if computed > MOST_COMPUTED * steps:
                 return None
@@ -150,10 +158,13 @@ def row_of(sample: Sample, own_canaries: int, own_tokens: float = 0.0) -> Row | 
 def _mixed(sample: Sample) -> float | None:
     """The telemetry's count, where every rank has one and says that it is of now: one that stands still while the engine
     works would make its steps look empty, and slow."""
-    ages = sample.telemetry.get(_SAMPLE_AGE, {})
-    ours = [age for worker, age in ages.items() if worker.rpartition("/")[2] == STEPS_RANK]
-    if len(ours) < len(sample.ranks) or max(ours) > OLDEST_COUNT:
-        return None
-    if any(rank.mixed_prefill is None for rank in sample.ranks):
-        return None
+    for rank in sample.ranks:
+        if rank.mixed_prefill is None or rank.count_age is None or rank.count_age > OLDEST_COUNT:
+            return None
     return sample.whole.mixed_prefill
+
+
+def _leapt(before: Row, after: Row) -> bool:
+    if before.mixed is None or after.mixed is None:
+        return False
+    return after.mixed - before.mixed > MOST_OF_A_STEP * max(1.0, after.steps - before.steps)

@@ -150,23 +150,24 @@ def collapsed(trial: Trial, pod: Pod, luck: random.Random) -> float:
     """The scheduler lets one request in at a time, a third of those that come or fewer, and a router sends on.
 
     Where the router looks at load, hardly anybody waits, and it is no fault that users feel: not simulated. Where
-    prefills last ten seconds and more they excuse a queue (slow §4), so prompts are short here. Bars count from the
-    moment at which all that ran before are done and a queue stands.
+    prefills last ten seconds and more they excuse a queue (slow §4), as does a request that holds half of the KV cache, so
+    prompts are short here. Bars count from the moment at which all that ran before are done and a queue stands.
     """
+    longest = min(COLLAPSED_LONGEST_PROMPT, int(COLLAPSED_MOST_KV * pod.temper.limits.kv_tokens))
     world, ranks = trial.world, sum(len(p.engines) for p in trial.world.pods)
     world.least_request = False
-    world.traffic.no_longer_than(COLLAPSED_LONGEST_PROMPT)
+    world.traffic.no_longer_than(longest)
     each = world.traffic.at_least(COLLAPSED_LEAST_RATE * ranks) / ranks
     trial.peek(luck.random())
     for engine in pod.engines:
         engine.admit_every = min(luck.uniform(3.0, 6.0) / each, COLLAPSED_MOST_SECONDS)
-    _until(trial, lambda: all(_starves(engine) for engine in pod.engines))
+    _until(trial, lambda: all(_starves(engine, longest) for engine in pod.engines))
     return world.t
 
 
-def _starves(engine: RankEngine) -> bool:
-    """Only short prompts are left, few run and some wait."""
-    short = all(request.prompt <= COLLAPSED_LONGEST_PROMPT for request in engine.queue)
+def _starves(engine: RankEngine, longest: int) -> bool:
+    """No prompt longer than `longest` is left in the queue, few requests run and some wait."""
+    short = all(request.prompt <= longest for request in engine.queue)
     return short and engine.shown.running <= 1 and engine.shown.waiting >= 3
 
 
@@ -188,7 +189,11 @@ def growing(trial: Trial, pod: Pod, luck: random.Random) -> float:
 
 
 def corrupted(trial: Trial, pod: Pod, luck: random.Random) -> float:
-    """Nearly all of its answers are wrong, in numbers and words that look like answers."""
+    """Nearly all of its answers are wrong, in numbers and words that look like answers.
+
+    Nobody is asked a question while others wait, so the pool has no more work than it can do.
+    """
+    trial.world.traffic.keeps_within(CORRUPTED_MOST_LOAD)
     pod.garbage = luck.uniform(0.8, 1.0)
     return trial.world.t
 
@@ -230,6 +235,9 @@ def device_unhealthy(trial: Trial, pod: Pod, luck: random.Random) -> float:
 COLLAPSED_LEAST_RATE: Final = 0.15
 """Requests a second of each rank: of fewer no queue comes about in time."""
 COLLAPSED_LONGEST_PROMPT: Final = 16_000
+COLLAPSED_MOST_KV: Final = 0.4
+"""Share of the KV cache that one prompt holds: above half a page explains its queue (slow §4)."""
+CORRUPTED_MOST_LOAD: Final = 0.6
 COLLAPSED_MOST_SECONDS: Final = 35.0
 """Between two admissions; with none for longer it would be an engine without a step (`stalled`)."""
 GROWTH_LEAST_AGE: Final = 12_600.0

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from kintsugi.core.known_answers import NAMES, TOKENS
-from kintsugi.core.page import DEFAULT_RANK
 from kintsugi.core.sample import Sample
 from kintsugi.core.series import Signal
 from kintsugi.core.snapshot import (
@@ -28,7 +27,6 @@ from kintsugi.testing.simulation.memory import LIMIT_BYTES, draw_memory
 from kintsugi.testing.simulation.rank import RankEngine, Request
 from kintsugi.testing.simulation.shapes import Shape, draw_shape
 from kintsugi.testing.simulation.temper import Temper
-from kintsugi_engine.contract import STEPS_RANK
 
 CANARY_TOKENS = 4
 MOST_WHOLE = 2.0
@@ -41,8 +39,6 @@ DRIFT = 0.04
 DRIFT_SECONDS = 14_400.0
 NEAR_TIES = 0.03
 """Share of known questions of which a process is not sure (hang §4)."""
-TELEMETRY_AGE = 0.5
-"""Seconds since what our telemetry tells was measured."""
 SLIPS = (0.0, 0.0, 0.002, 0.01)
 """Shares of known questions that a healthy process answers differently now and then (hang §4: up to 1 %)."""
 
@@ -50,7 +46,6 @@ FRAGMENTATION: Final = Signal.GPU_FRAGMENTATION
 ORPHANED: Final = Signal.ORPHANED_RATIO
 ANONYMOUS: Final = Signal.MEMORY_ANONYMOUS
 MEMORY_LIMIT: Final = Signal.MEMORY_LIMIT
-SAMPLE_AGE: Final = Signal.SAMPLE_AGE
 """Every page of an engine with telemetry has these, and a member costs ten times what a name does."""
 
 
@@ -108,7 +103,7 @@ class Pod:
         self.started, self.ready_at = t, t + seconds
         limits = self.temper.limits
         names = [str(n) for n in range(self.temper.ranks)]
-        self.engines = [RankEngine(name, self._cost, limits, self._luck) for name in names]
+        self.engines = [RankEngine(name, self._cost, limits, self._luck, len(names) > 1) for name in names]
         self.shape = draw_shape(self._luck, t, self.calm_shape)
         self.orphans = Shape(0.0, 0.5, spikes=0.05)
         self.memory = draw_memory(self._luck, t)
@@ -264,14 +259,6 @@ class Pod:
             return Failed(Failure.CONNECT_TIMEOUT, "simulated", t)
         return Page("", t, self._sample(t))
 
-    def _ages(self, t: float) -> dict[str, float]:
-        """A worker's look at memory goes on in an engine that hangs; what steps are asked for, only in one that idles."""
-        ages = {"0": TELEMETRY_AGE}
-        for engine in self.engines:
-            name = STEPS_RANK if engine.name == DEFAULT_RANK else f"{engine.name}/{STEPS_RANK}"
-            ages[name] = max(TELEMETRY_AGE, t - engine.stepped_at) if engine.load else TELEMETRY_AGE
-        return ages
-
     def _sample(self, t: float) -> Sample:
         telemetry = {}
         if self.telemetry:
@@ -282,12 +269,11 @@ class Pod:
                 ORPHANED: {"0": orphaned / 100},
                 ANONYMOUS: {"0": self.memory.bytes_at(t, self._luck)},
                 MEMORY_LIMIT: {"0": LIMIT_BYTES},
-                SAMPLE_AGE: self._ages(t),
             }
         self._page_at = t
         return Sample(
             mono=t,
-            ranks=tuple([engine.sample(self.telemetry) for engine in self.engines]),
+            ranks=tuple([engine.sample(t, self.telemetry) for engine in self.engines]),
             process_start=EPOCH + (self.started or 0.0),
             telemetry=telemetry,
             http_good=sum([engine.shown.finished for engine in self.engines]),

@@ -21,6 +21,8 @@ MOST_INSIDE = 2_000
 """With this many requests inside clients that come go away again."""
 MOST_STEPS_AT_ONCE = 250
 MOST_CHUNKS_AT_ONCE = 8
+COUNT_AGE = 0.5
+"""Seconds since our telemetry counted, in an engine that steps or idles."""
 NEVER = 2**63
 """A step that is not reached."""
 
@@ -75,8 +77,12 @@ class Limits:
 class RankEngine:
     """One rank. `frozen` (a hang or a pause of the engine core) stops every step; requests still come in."""
 
-    def __init__(self, name: str, cost: StepCost, limits: Limits, luck: random.Random) -> None:
+    def __init__(
+        self, name: str, cost: StepCost, limits: Limits, luck: random.Random, waited_for: bool = False
+    ) -> None:
         self.name = name
+        self._waited_for = waited_for
+        """Other ranks step with this one: our telemetry counts all of its prompt tokens as beside decodes."""
         self.limits = limits
         self.cost = cost
         self._table = cost.table(limits.seqs + 1)
@@ -108,8 +114,8 @@ class RankEngine:
         self.stepped_at = 0.0
         """When its last step ended, as far as steps were looked at one by one."""
 
-    def sample(self, counted: bool) -> RankSample:
-        """The rank's part of a page that is read now. Tokens come in whole numbers. `counted`: with our telemetry."""
+    def sample(self, t: float, counted: bool) -> RankSample:
+        """The rank's part of a page that is read at `t`. Tokens come in whole numbers. `counted`: with our telemetry."""
         s = self.shown
         return RankSample(
             self.name,
@@ -133,6 +139,7 @@ class RankEngine:
             s.failed,
             None,
             s.mixed_prefill if counted else None,
+            max(COUNT_AGE, t - self.stepped_at if self.load else 0.0) if counted else None,
         )
 
     def take(self, request: Request) -> None:
@@ -170,7 +177,7 @@ class RankEngine:
         made, generated, spent, gaps = s.steps, s.generation_tokens, s.itl_sum, s.itl_count
         arrives = inbox[0].at if inbox else math.inf
         ends = running[0][0] if running else NEVER
-        moved = False
+        moved, waited_for = False, self._waited_for
         while t < until:
             while arrives <= t:
                 queue.append(inbox.popleft())
@@ -230,14 +237,14 @@ class RankEngine:
                 generated += tokens * accepted
                 gaps += tokens
                 spent += tokens * cost + n * late
-                if chunk:
-                    s.mixed_prefill += chunk * steps
                 if cost + late >= LONG_GAP_SECONDS:
                     s.itl_gap += max(e for e in GAP_EDGES if e <= cost + late) * (n if late else tokens)
             carry = late = 0.0
             if prefill is not None:
                 tokens = chunk * steps
                 left -= tokens
+                if n or waited_for:
+                    s.mixed_prefill += tokens
                 held += tokens if left >= 0 else tokens + left
                 if left <= 0:
                     done, prefill = prefill, None

@@ -39,6 +39,7 @@ class Traffic:
         self._minute = -1.0
         self._quiet_until = -1.0
         self._awake_until = luck.expovariate(1 / 3_600)
+        self._most = math.inf
         self.failing = 0.0
         """Share of requests that fail whoever serves them."""
         self._prompt = math.log(temper.prompt)
@@ -55,6 +56,11 @@ class Traffic:
         """From now on the whole pool gets `rate` requests a second on average, if it got fewer; what it gets."""
         self._peak = max(self._peak, rate)
         return self._peak
+
+    def keeps_within(self, share: float) -> None:
+        """From now on no more comes in a second than this share of what the pool can do, bursts included."""
+        temper = self._temper
+        self._most = share * temper.capacity() * temper.size * temper.ranks
 
     def no_longer_than(self, tokens: int) -> None:
         """From now on no prompt is longer, and half of them are a quarter of it or shorter."""
@@ -79,7 +85,7 @@ class Traffic:
             return 0.0
         day = 1 + temper.day * math.sin(2 * math.pi * (t + self._phase) / DAY_SECONDS)
         burst = self._burst if t < self._burst_until else 1.0
-        return self._peak * day * math.exp(self._wander) * burst
+        return min(self._most, self._peak * day * math.exp(self._wander) * burst)
 
     def _sleep(self, t: float) -> None:
         if self._temper.idle <= 0 or t < self._quiet_until or t < self._awake_until:
