@@ -140,7 +140,7 @@ def read_suites(document: Mapping[str, Any]) -> list[Suite]:
         Suite(entry["name"], entry["command"], 60.0 * entry["minutes"], entry.get("beside", ""))
         for entry in document["suite"]
     ]
-    promised = sum(suite.share for suite in suites) / 60 + sum(document["reserved"].values())
+    promised = sum(suite.share for suite in suites) / 60
     if promised > document["budget"]["minutes"]:
         raise ValueError(f"the shares add up to {promised:g} minutes of {document['budget']['minutes']}")
     return suites
