@@ -163,8 +163,8 @@ def test_two_processes_come_to_what_one_does() -> None:
 
 PAUSES = Job("planted/5", seconds=1.5 * HOURS)
 """A pool of two; with the rate of the test below its engines stand still for minutes, and go on by themselves."""
-CLIMBERS = Job("planted/3", seconds=1.6 * HOURS)
-"""A pool in which fragmentation climbs to 14 %, and stays there."""
+CLIMBERS = Job("planted/25", seconds=1.6 * HOURS)
+"""A pool in which fragmentation climbs over 12 %, and stays below the default line."""
 LOW_LINE = {"healing": {"triggers": {"fragmentation": {"thresholdPercent": 12}}}}
 
 

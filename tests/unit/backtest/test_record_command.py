@@ -144,9 +144,12 @@ def test_a_recording_that_was_ended_can_be_read(
 ) -> None:
     kept = tmp_path / "a.gz"
     words = [sys.executable, "-m", "kintsugi", "record", "--kubeconfig", str(kubeconfig), "-o", str(kept)]
+    # Where the tests run in the background of a shell, they and what they start would ignore SIGINT.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [*words, "--every", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
+        signal.signal(signal.SIGINT, heard)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and (not kept.exists() or len(list(RecordFile(kept).looks())) < 4):
             time.sleep(0.2)
