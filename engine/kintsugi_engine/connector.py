@@ -129,7 +129,7 @@ class KintsugiTelemetry(_base.KVConnectorBase_V1, getattr(_base, "SupportsHMA", 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         ahead = int(getattr(vllm_config, "num_lookahead_tokens", 0) or 0)
-        self.pool = PoolWatch(ahead, self._write, _waited_for(vllm_config))
+        self.pool = PoolWatch(ahead, self._write, alone=not _waited_for(vllm_config))
         self._worker = role == _base.KVConnectorRole.WORKER
         self._warm = False
         self._shipped = 0.0

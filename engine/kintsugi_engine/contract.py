@@ -21,9 +21,10 @@ POOL_RANK: Final = "pool"
 """The `rank` label of what is measured once for each engine, at its block pool, and not in each worker."""
 
 PREFILL_TOKENS: Final = "kintsugi_prefill_tokens"
-"""Gauge that only rises (counters of several API servers would be added up), tokens, label `step`: prompt tokens, and those
-computed again after a preemption, that the engine's steps computed: `mixed` in steps beside which some request decoded,
-`alone` in the others. vLLM's own counter of prompt tokens moves only when a whole prefill has ended."""
+"""Gauge that only rises within a process (counters of several API servers would be added up), tokens, label `step`: prompt
+tokens, and those computed again after a preemption, that the engine's steps computed: `mixed` in steps in which some request
+decoded, `alone` in the others. vLLM's own counter of prompt tokens moves only when a whole prefill has ended. No series where
+decodes elsewhere wait for a step, too: with several data-parallel ranks or pipeline stages."""
 
 STEPS_RANK: Final = "steps"
 """The `rank` label of `SAMPLE_AGE` for what is counted step by step, at the scheduler."""

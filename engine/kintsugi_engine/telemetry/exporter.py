@@ -152,7 +152,7 @@ class Exporter:
         self._prefill = Series(
             gauge,
             contract.PREFILL_TOKENS,
-            "Prompt tokens computed so far, in steps beside which some request decoded (mixed) and in others (alone).",
+            "Prompt tokens computed so far, in steps that also decoded (mixed) and in others (alone).",
             (*names, "step"),
             "max",
         )
@@ -214,9 +214,17 @@ class Exporter:
 
     def refresh(self, where: Path) -> None:
         """Take what the files of this container tell, and let the ages and the container's memory be of now."""
+        strange: list[Exception] = []
         for sample in rankfile.read(where, self._instance):
             name = str(sample.get("engine", ""))
-            self.take(int(name) if name.isdecimal() else -1, sample)
+            try:
+                self.take(int(name) if name.isdecimal() else -1, sample)
+            except (
+                KeyError,
+                TypeError,
+                ValueError,
+            ) as error:  # written by something else: ages go on all the same
+                strange.append(error)
         now = clock.mono()
         with self._lock:
             for (engine, rank), newest in self._newest.items():
@@ -224,6 +232,8 @@ class Exporter:
         memory = container_memory()
         for name, series in self._container.items():
             series.put(("cgroup",), getattr(memory, name))
+        if strange:
+            raise strange[0]
 
     def start(self) -> None:
         """Refresh every `PERIOD` from a thread of its own, until the process ends."""

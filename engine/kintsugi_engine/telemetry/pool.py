@@ -44,11 +44,12 @@ def groups_of(manager: Any) -> tuple[Group, ...]:
 
 
 class PoolWatch:
-    """One engine core's pool. Every method but the idle thread's is called by the engine's own loop."""
+    """One engine core's pool. Every method but the idle thread's is called by the engine's own loop.
 
-    def __init__(
-        self, ahead: int, write: Callable[[Mapping[str, Any]], None], never_alone: bool = False
-    ) -> None:
+    `alone`: no decodes but its own wait for its steps, so that what they compute is counted.
+    """
+
+    def __init__(self, ahead: int, write: Callable[[Mapping[str, Any]], None], alone: bool = True) -> None:
         self._ahead = ahead
         self._write = write
         self._manager: Any = None
@@ -63,7 +64,7 @@ class PoolWatch:
         self._busy = False
         self._due = 0.0
         self._counts_due = 0.0
-        self._prefill = PrefillCount(never_alone)
+        self._prefill = PrefillCount() if alone else None
         self._outbox: dict[str, Any] | None = None
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -103,7 +104,8 @@ class PoolWatch:
 
     def scheduled(self, tokens: Mapping[str, int], drafts: Mapping[str, Sized]) -> None:
         """A step is about to run: tokens by request id, and those of them that are drafted ahead."""
-        self._prefill.scheduled(tokens, drafts, self._live)
+        if self._prefill is not None:
+            self._prefill.scheduled(tokens, drafts, self._live)
 
     def step(self) -> dict[str, Any] | None:
         """A step has ended; a sample where it is time for one. It is written to the rank's file by another thread.
@@ -117,7 +119,7 @@ class PoolWatch:
         self.steps += 1
         self._busy, self._step_ended = bool(self._live), now
         if now < self._due or self._pool is None:
-            if now < self._counts_due:
+            if now < self._counts_due or self._prefill is None:
                 return None
             self._counts_due = now + SHORTEST
             return self._counts()
@@ -130,7 +132,8 @@ class PoolWatch:
         return sample
 
     def _counts(self) -> dict[str, Any]:
-        return {"at": clock.wall(), "mono": clock.mono(), "prefill": self._prefill.told()}
+        prefill = {} if self._prefill is None else {"prefill": self._prefill.told()}
+        return {"at": clock.wall(), "mono": clock.mono(), **prefill}
 
     def _measure(self, now: float) -> dict[str, Any]:
         assert self._pool is not None

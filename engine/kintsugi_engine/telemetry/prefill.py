@@ -5,12 +5,11 @@ from typing import Any
 
 
 class PrefillCount:
-    """One engine core's count. `never_alone`: decodes of other ranks or stages wait for its steps, whatever they hold."""
+    """One engine core's count."""
 
-    def __init__(self, never_alone: bool) -> None:
-        self._never_alone = never_alone
+    def __init__(self) -> None:
         self.mixed = 0
-        """Tokens in steps beside which some request decoded."""
+        """Tokens in steps in which some request decoded."""
         self.alone = 0
 
     def scheduled(
@@ -23,7 +22,7 @@ class PrefillCount:
         """
         if sum(tokens.values()) <= len(tokens) + sum(map(len, drafts.values())):
             return  # decodes alone, which is most steps: no request is looked at
-        prefilled, decodes = 0, self._never_alone
+        prefilled, decodes = 0, False
         for name, count in tokens.items():
             request = live.get(name)
             if request is None:

@@ -39,7 +39,11 @@ QUESTIONS_ID: Final = hashlib.sha256(repr([(q.name, q.prompt) for q in QUESTIONS
 def learned(memory: Memory) -> dict[str, Any]:
     """The learned part of `memory`: lists, dicts, strings and finite numbers only."""
     models = [
-        {**key._asdict(), "numbers": [_short(number) for number in model.exported()]}
+        {
+            **key._asdict(),
+            "numbers": [_short(number) for number in model.exported()],
+            "highest": _short(model.highest),
+        }
         for key, model in sorted(memory.slow.models.items())
     ]
     known = {key: kept_of(process) for key, process in memory.processes.items()} | memory.kept
@@ -58,6 +62,9 @@ def from_learned(value: object) -> Memory:
         if isinstance(pool, str) and isinstance(revision, str) and isinstance(numbers, list):
             model = _model(numbers)
             if model is not None:
+                highest = _finite(item.get("highest"))
+                if highest is not None and highest > 0.0:
+                    model.highest = model.reach = highest
                 memory.slow.models[ModelKey(pool, revision, item.get("counted") is True)] = model
     same_questions = value.get("questions") == QUESTIONS_ID
     for item in _items(value.get("processes")):

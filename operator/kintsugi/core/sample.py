@@ -71,11 +71,10 @@ COUNTERS: Final = (
     "finished",
     "failed",
     "corrupted",
-    "mixed_prefill",
 )
 """Fields of a rank that only ever rise within one process."""
 _LOADS: Final = ("running", "waiting", "deferred", "swapped")
-_SUMMED: Final = (*_LOADS, *COUNTERS, "itl_gap")
+_SUMMED: Final = (*_LOADS, *COUNTERS, "itl_gap", "mixed_prefill")
 
 _FIELD: Final[Mapping[Signal, str]] = {
     Signal.RUNNING: "running",

@@ -60,8 +60,8 @@ def test_few_scrapes_a_short_span_or_few_steps_are_unknown() -> None:
 def test_steps_that_carry_whole_chunks_are_unknown_since_a_prefill_is_counted_when_it_ends() -> None:
     decodes = {"steps": 200.0, "itl_count": 1_600.0, "itl_sum": 80.0}
 
-    assert filled(START, grown(**decodes, prompt_tokens=200.0 * 4_000)).measure(Times()) is not None
-    assert filled(START, grown(**decodes, prompt_tokens=200.0 * 4_200)).measure(Times()) is None
+    assert filled(START, grown(**decodes, prompt_tokens=200.0 * 250)).measure(Times()) is not None
+    assert filled(START, grown(**decodes, prompt_tokens=200.0 * 260)).measure(Times()) is None
 
 
 def counted(mono: float, *ranks: tuple[float | None, float | None]) -> Sample:
@@ -110,9 +110,32 @@ def test_a_process_is_measured_by_one_way_of_counting() -> None:
 def test_a_count_that_leaps_by_more_than_steps_can_compute_begins_the_window_anew() -> None:
     assert whole_chunks(leap_at=12).measure(Times()) is None
     assert len(whole_chunks(leap_at=5).rows) == 8
+    fallen = whole_chunks()
+    fallen.add(counted(65.0, (0.0, 1.0)), 0, Times())
+    assert len(fallen.rows) == 1
     after = whole_chunks(pages=19, leap_at=6).measure(Times())
     assert after is not None
     assert after.prefill == pytest.approx(8_000)
+
+
+@pytest.mark.parametrize(
+    ("why", "credited", "known"),
+    [
+        ("the engine computes prompts, and the count stands still", 70.0, False),
+        ("the engine computes hardly any", 60.0, True),
+    ],
+)
+def test_a_count_that_stands_still_while_prompts_are_computed_is_not_believed(
+    why: str, credited: float, known: bool
+) -> None:
+    window = StepWindow()
+    for k in range(13):
+        figures = {name: value + 20.0 * k for name, value in START.items()}
+        figures["prompt_tokens"] += (credited + 1.0) * 20.0 * k
+        rank = RankSample("0", 8.0, kv_usage=0.5, itl_gap=0.0, mixed_prefill=7e5, count_age=0.5, **figures)
+        window.add(Sample(5.0 * k, (rank,)), 0, Times())
+
+    assert (window.measure(Times()) is not None) is known, why
 
 
 @pytest.mark.parametrize(

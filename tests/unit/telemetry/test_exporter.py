@@ -210,3 +210,19 @@ def test_a_clock_that_is_set_back_keeps_no_sample_away_and_makes_none_young(
 
     assert lines(registry, "kintsugi_prefill")['kintsugi_prefill_tokens{engine="0",step="mixed"}'] == 9
     assert lines(registry, "kintsugi_sample_age")[age] == pytest.approx(0.0)
+
+
+def test_a_file_that_something_else_wrote_keeps_no_age_from_growing(
+    exporter: Exporter, registry: CollectorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mono = [100.0]
+    monkeypatch.setattr(clock, "mono", lambda: mono[0])
+    exporter.take(0, pool(time.time()))
+    RankFile(tmp_path, "abc", "pool", "0").write({"engine": "0", "at": time.time(), "prefill": {"mixed": 1}})
+    mono[0] += 300.0
+
+    with pytest.raises(KeyError):
+        exporter.refresh(tmp_path)
+
+    (age,) = lines(registry, "kintsugi_sample_age").values()
+    assert age >= 300.0

@@ -251,14 +251,14 @@ def test_between_two_looks_at_a_large_pool_counts_are_told_every_second(
     assert all("blocks" not in one for one in light)
 
 
-def test_where_others_wait_for_its_steps_no_prompt_is_computed_alone(at: Time, manager: Manager) -> None:
-    made = PoolWatch(0, lambda sample: None, never_alone=True)
+def test_where_others_wait_for_its_steps_nothing_is_counted(at: Time, manager: Manager) -> None:
+    made = PoolWatch(0, lambda sample: None, alone=False)
     made.bind(manager)
     try:
         made.began(asked("new", 0, 900))
         made.scheduled({"new": 512}, {})
-        sample = made.step()
-        assert sample is not None
-        assert sample["prefill"] == {"mixed": 512, "alone": 0}
+        assert "prefill" not in (made.step() or {"prefill": 0})
+        at.now += 0.1
+        assert made.step() is None
     finally:
         made.stop()

@@ -186,7 +186,7 @@ def _weigh(entry: Answering, group: Sequence[Answering], known: Known, moment: _
     elif len(marks) == 1:
         if state.round is None and entry.may_be_asked and mono - began >= times.corrupted_burst:
             state.round = _burst(state, entry)
-            _call_witnesses(entry, group, WITNESSES, mono, times)
+            _call_witnesses(entry, group, WITNESSES, mono - times.corrupted_burst)
     else:
         _convict(entry, group, known, marks, moment)
 
@@ -202,11 +202,9 @@ def _end(state: AnswerState, marks: Marks, began: float, times: Times) -> None:
         state.suspected, state.since = False, None
 
 
-def _call_witnesses(
-    entry: Answering, group: Sequence[Answering], most: int, mono: float, times: Times
-) -> None:
-    """Ask siblings the same questions beside the second burst, at `most` so many, and those that wait for nothing first."""
-    recent = mono - times.corrupted_burst
+def _call_witnesses(entry: Answering, group: Sequence[Answering], most: int, recent: float) -> None:
+    """Ask siblings the same questions beside the second burst, at `most` so many, those that wait for nothing and have not
+    been asked since `recent` (monotonic seconds)."""
     free = [
         other
         for other in group
@@ -237,7 +235,7 @@ def _convict(
     lack = WITNESSES - len(seen) - asking
     waits = right < needed and (asking > 0 or (may_come and lack > 0))
     if waits and moment.mono - second < 2 * times.corrupted_burst + 2 * times.scrape_interval:
-        _call_witnesses(entry, group, max(0, lack), moment.mono, times)
+        _call_witnesses(entry, group, max(0, lack), since)
         return
     agreed = {name: known.tokens[name] for name in known.sure}
     state.shared = wrong > right

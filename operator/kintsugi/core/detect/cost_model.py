@@ -16,6 +16,11 @@ FORGET: Final = 0.5 ** (1 / 1440)
 """Per sample: half-life 1,440 samples (slow §3)."""
 ROUNDS: Final = 60
 """Rounds of coordinate descent of one solution (slow §3)."""
+FARTHEST: Final = 8.0
+"""How many times more prefill a step than any sample had a model is asked about (chosen here: the steps of an engine that is
+five times slower carry five times as much). Where prompts never mattered, it can't tell what they cost."""
+LEAST_REACH: Final = 256.0
+"""Prompt tokens a step up to which it is always asked: they take a few milliseconds."""
 SMALL_BATCH: Final = 16.0
 """Batch up to which a decode costs differently (slow §3)."""
 _RIDGE: Final = 1e-6
@@ -39,6 +44,10 @@ class CostModel:
     theta: list[float] = field(default_factory=lambda: [0.0] * SIZE)
     solved_at: float | None = None
     """Monotonic seconds."""
+    highest: float = 0.0
+    """p of the samples, the highest, forgotten as they are."""
+    reach: float = math.inf
+    """The same when θ was solved; no end to it where it is not known."""
 
     def learn(self, x: Features, seconds: float, weight: float, expected: float = 0.0) -> None:
         """Take in one window whose step took `seconds` (> 0), freed of the instance's own level.
@@ -55,6 +64,7 @@ class CostModel:
             row = self.moments[a]
             for b, zb in enumerate(z):
                 row[b] = row[b] * FORGET + weighted * zb
+        self.highest = max(self.highest * FORGET, x[2])
         self.samples += 1
 
     def solve(self, mono: float) -> None:
@@ -74,10 +84,15 @@ class CostModel:
                 rest = target - fit + row[a] * theta[a]
                 theta[a] = rest / (row[a] * (1 + _RIDGE) + _TINY) if rest > 0 else 0.0
         self.solved_at = mono
+        if self.highest > 0.0:
+            self.reach = self.highest
 
     def cost(self, x: Features) -> float | None:
-        """Seconds that a step of content `x` should take; None while too little is known."""
+        """Seconds that a step of content `x` should take; None while too little is known, or of so much more prefill than
+        was ever taught."""
         if self.samples < USABLE_SAMPLES or self.solved_at is None:
+            return None
+        if x[2] > max(FARTHEST * self.reach, LEAST_REACH):
             return None
         theta = self.theta
         total = theta[0] * x[0] + theta[1] * x[1] + theta[2] * x[2] + theta[3] * x[3] + theta[4] * x[4]

@@ -67,8 +67,8 @@ class SlowState:
 
     window: StepWindow = field(default_factory=StepWindow)
     counted: bool | None = None
-    """How its prompt tokens are counted (`Measure.counted`), for good: what was learned of this process says nothing of
-    the other way. None until it has taught its model once."""
+    """How its prompt tokens are counted (`Measure.counted`), for good once it has a baseline, which says nothing of the
+    other way; None until it has taught a model."""
     baseline: float | None = None
     """u: this process's own level in the model's logarithm."""
     residuals: list[float] = field(default_factory=list)
@@ -130,6 +130,15 @@ class SlowMemory:
     models: dict[ModelKey, CostModel] = field(default_factory=dict)
     pools: dict[str, PoolState] = field(default_factory=dict)
 
+    def preferred(self, pool: str, revision: str) -> bool | None:
+        """How the prompt tokens of a process that has no past yet are counted: as those of most samples of its revision,
+        so that it can be compared with its siblings; None = step by step where they are."""
+        by_engine = self.models.get(ModelKey(pool, revision))
+        by_step = self.models.get(ModelKey(pool, revision, True))
+        if by_engine is None or by_engine.samples <= (0 if by_step is None else by_step.samples):
+            return None
+        return False
+
     def any_model(self, pool: str, revision: str) -> CostModel | None:
         """The model of a revision, preferably of tokens that were counted step by step."""
         exact = self.models.get(ModelKey(pool, revision, True))
@@ -158,24 +167,24 @@ def slow_pass(
     for entry in entries:
         _measure(entry, memory, times)
     owns: dict[str, list[float]] = {}
-    residuals: dict[tuple[str, str], list[float]] = {}
+    residuals: dict[ModelKey, list[float]] = {}
     for entry in entries:
         state = entry.state
         if state.own is not None:
             owns.setdefault(entry.pool, []).append(state.own)
         if state.residual is not None:
-            residuals.setdefault((entry.pool, entry.revision), []).append(state.residual)
+            residuals.setdefault(_model_of(entry), []).append(state.residual)
     for values in (*owns.values(), *residuals.values()):
         values.sort()
     lines, lengths = _lines(drop_percent), lengths_of(times)
     for entry in entries:
-        near = _level(entry.state, residuals.get((entry.pool, entry.revision), ()))
+        near = _level(entry.state, residuals.get(_model_of(entry), ()))
         level = near if entry.watched else None
         _compare(entry.state, owns.get(entry.pool, ()), level, near, lines, lengths, mono, times)
         _decide(entry.state, lengths, now, times)
     _see_pools(memory, {entry.pool for entry in entries}, owns, mono, times, lines, lengths)
     for entry in entries:
-        _learn(entry, memory, residuals.get((entry.pool, entry.revision), []), mono, times)
+        _learn(entry, memory, residuals.get(_model_of(entry), []), mono, times)
     for model in memory.models.values():
         due = model.solved_at is None or mono - model.solved_at >= times.slow_solve
         if model.samples >= USABLE_SAMPLES and due:
@@ -184,7 +193,8 @@ def slow_pass(
 
 def _measure(entry: Entry, memory: SlowMemory, times: Times) -> None:
     state = entry.state
-    state.measure = measure = state.window.measure(times, state.counted) if entry.fresh else None
+    way = memory.preferred(entry.pool, entry.revision) if state.baseline is None else state.counted
+    state.measure = measure = state.window.measure(times, way) if entry.fresh else None
     state.own = state.dif = state.residual = state.expected = None
     if measure is None:
         return
@@ -197,6 +207,11 @@ def _measure(entry: Entry, memory: SlowMemory, times: Times) -> None:
     state.residual = math.log(measure.seconds / state.expected)
     if state.baseline is not None:
         state.own = state.residual - state.baseline
+
+
+def _model_of(entry: Entry) -> ModelKey:
+    measure = entry.state.measure
+    return ModelKey(entry.pool, entry.revision, measure is not None and measure.counted)
 
 
 def _features(measure: Measure) -> tuple[float, float, float, float, float]:
@@ -343,7 +358,8 @@ def _learn(entry: Entry, memory: SlowMemory, siblings: Sequence[float], mono: fl
         return
     minutes = _elapsed(state.learned_at, mono, times.slow_minute)
     state.learned_at = mono
-    state.counted = state.measure.counted
+    if state.measure.counted is not state.counted:
+        state.counted, state.residuals = state.measure.counted, []
     model = memory.models.setdefault(ModelKey(entry.pool, entry.revision, state.counted), CostModel())
     own, residual = state.own, state.residual
     level = _own_level(state)

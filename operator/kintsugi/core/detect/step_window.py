@@ -21,15 +21,18 @@ MIN_SCRAPE_SHARE: Final = 0.6
 """8 of 13 scrapes (slow §2)."""
 MAX_GAP_SHARE: Final = 0.10
 """Share of the time between tokens that may lie in long gaps: a preempted request's wait is no step (slow §2)."""
-MOST_COMPUTED: Final = 4096.0
-"""Computed prompt tokens a step from which on a window is Unknown where only the engine counts them (chosen here: most
-steps carry a whole chunk then, twice vLLM's smallest default of `--max-num-batched-tokens`). They are counted when a prefill
-ends, so a minute of long prefills does not tell what its own steps carried, and that is what its time went into."""
+MOST_COMPUTED: Final = 256.0
+"""Computed prompt tokens a step from which on a window is Unknown where only the engine counts them (chosen here: they take a
+few milliseconds). It counts them when a prefill ends, so a minute of long prefills does not tell what its own steps carried; and
+those of light hours, computed beside no decode, teach that prompts cost nothing."""
 OLDEST_COUNT: Final = 10.0
 """Seconds up to which the age of the telemetry's count may lag behind its page: a sixth of the window. Chosen here."""
-MOST_OF_A_STEP: Final = 65_536.0
-"""Prompt tokens that no step computes (chosen here: twice what the largest recipe allows): where more were counted from one
-page to the next, the count leapt, and the window begins anew."""
+MOST_A_SECOND: Final = 200_000.0
+"""Prompt tokens a second that no engine computes (chosen here): where more were counted from one page to the next, or fewer
+than none, the count leapt, and the window begins anew."""
+STANDS_STILL: Final = 64.0
+"""Prompt tokens a step, as the engine counts them, with which a count that did not move at all is not believed: it may be of
+a process before this one. They may also have been computed beside no decode: then the window is Unknown for nothing."""
 CANARY_PROMPT_TOKENS: Final = 4.0
 """Prompt tokens of one canary of ours (hang §1.3)."""
 
@@ -109,7 +112,9 @@ class StepWindow:
             return None
         if counted is not False and first.mixed is not None and last.mixed is not None:
             counted = True
-            computed = max(0.0, last.mixed - first.mixed)
+            computed = last.mixed - first.mixed
+            if computed <= 0.0 and last.computed - first.computed > STANDS_STILL * steps:
+                return None
         elif counted:
             return None
         else:
@@ -167,4 +172,4 @@ def _mixed(sample: Sample) -> float | None:
 def _leapt(before: Row, after: Row) -> bool:
     if before.mixed is None or after.mixed is None:
         return False
-    return after.mixed - before.mixed > MOST_OF_A_STEP * max(1.0, after.steps - before.steps)
+    return not 0.0 <= after.mixed - before.mixed <= MOST_A_SECOND * (after.mono - before.mono)

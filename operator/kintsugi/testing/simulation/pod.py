@@ -103,7 +103,7 @@ class Pod:
         self.started, self.ready_at = t, t + seconds
         limits = self.temper.limits
         names = [str(n) for n in range(self.temper.ranks)]
-        self.engines = [RankEngine(name, self._cost, limits, self._luck, len(names) > 1) for name in names]
+        self.engines = [RankEngine(name, self._cost, limits, self._luck) for name in names]
         self.shape = draw_shape(self._luck, t, self.calm_shape)
         self.orphans = Shape(0.0, 0.5, spikes=0.05)
         self.memory = draw_memory(self._luck, t)
@@ -271,9 +271,10 @@ class Pod:
                 MEMORY_LIMIT: {"0": LIMIT_BYTES},
             }
         self._page_at = t
+        counted = self.telemetry and len(self.engines) == 1  # ranks may wait for each other
         return Sample(
             mono=t,
-            ranks=tuple([engine.sample(t, self.telemetry) for engine in self.engines]),
+            ranks=tuple([engine.sample(t, counted) for engine in self.engines]),
             process_start=EPOCH + (self.started or 0.0),
             telemetry=telemetry,
             http_good=sum([engine.shown.finished for engine in self.engines]),

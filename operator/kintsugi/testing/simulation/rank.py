@@ -77,12 +77,8 @@ class Limits:
 class RankEngine:
     """One rank. `frozen` (a hang or a pause of the engine core) stops every step; requests still come in."""
 
-    def __init__(
-        self, name: str, cost: StepCost, limits: Limits, luck: random.Random, waited_for: bool = False
-    ) -> None:
+    def __init__(self, name: str, cost: StepCost, limits: Limits, luck: random.Random) -> None:
         self.name = name
-        self._waited_for = waited_for
-        """Other ranks step with this one: our telemetry counts all of its prompt tokens as beside decodes."""
         self.limits = limits
         self.cost = cost
         self._table = cost.table(limits.seqs + 1)
@@ -115,7 +111,7 @@ class RankEngine:
         """When its last step ended, as far as steps were looked at one by one."""
 
     def sample(self, t: float, counted: bool) -> RankSample:
-        """The rank's part of a page that is read at `t`. Tokens come in whole numbers. `counted`: with our telemetry."""
+        """The rank's part of a page that is read at `t`. Tokens come in whole numbers. `counted`: by our telemetry, step by step."""
         s = self.shown
         return RankSample(
             self.name,
@@ -177,7 +173,7 @@ class RankEngine:
         made, generated, spent, gaps = s.steps, s.generation_tokens, s.itl_sum, s.itl_count
         arrives = inbox[0].at if inbox else math.inf
         ends = running[0][0] if running else NEVER
-        moved, waited_for = False, self._waited_for
+        moved = False
         while t < until:
             while arrives <= t:
                 queue.append(inbox.popleft())
@@ -243,7 +239,7 @@ class RankEngine:
             if prefill is not None:
                 tokens = chunk * steps
                 left -= tokens
-                if n or waited_for:
+                if n:
                     s.mixed_prefill += tokens
                 held += tokens if left >= 0 else tokens + left
                 if left <= 0:
