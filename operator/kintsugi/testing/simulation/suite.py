@@ -19,8 +19,9 @@ from kintsugi.testing.simulation.temper import Temper, draw_temper
 from kintsugi.testing.simulation.trial import Act, Trial
 from kintsugi.testing.simulation.world import World, deployment
 
-WARM_SECONDS: Final = 3_600.0
-"""Warm-up 600 s, 15 minutes until two instances have taught a model of steps, 30 minutes for a baseline by it."""
+WARM_SECONDS: Final = 7_200.0
+"""Warm-up 600 s, 15 minutes until two instances have taught a model of steps, 30 minutes for a baseline by it, and an hour in
+which the model learns what is free of the instances' own levels."""
 WARM_SECONDS_SHORT: Final = 700.0
 """For kinds that need no baseline."""
 WARM_INTERVAL: Final = 5
