@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kintsugi.core.detect.slow import lengths_of
 from kintsugi.core.times import Times
 from kintsugi.testing.simulation.cost import CHUNK_TOKENS, drawn
 from kintsugi.testing.simulation.kinds import KINDS, START_BUDGET_SECONDS, Kind, NeverHappened
@@ -40,6 +41,8 @@ GRACE: Final = 1.5
 VICTIMS: Final = 5
 """Runs of each kind on copies of one warm pool, each with its own traffic from then on."""
 MOST_DRAWS: Final = 50
+SHARE_SHOWN: Final = 0.9
+"""Of the minutes before a fault, those in which the steps of every instance could be compared with its siblings'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,7 @@ def faulty(job: Job) -> Tally:
         trial = Trial(world, times=job.times)
         whole = ranks == 1 and interval == WARM_INTERVAL
         trial.run(WARM_SECONDS if whole else WARM_SECONDS_SHORT)
-        if (not whole or _learnt(trial)) and _keeps_up(trial):
+        if (not whole or (_learnt(trial) and _shows(trial))) and _keeps_up(trial):
             break
     else:
         raise NeverHappened(f"no pool of {job.seed} keeps up with its work and learned its step cost")
@@ -299,6 +302,13 @@ def _keeps_up(trial: Trial) -> bool:
 
 def _learnt(trial: Trial) -> bool:
     return all(process.slow.baseline is not None for process in trial.memory.processes.values())
+
+
+def _shows(trial: Trial) -> bool:
+    """Whether the work of the last ten minutes told how long steps take, in nearly every one of them."""
+    windows = lengths_of(trial.times or Times()).whole
+    known = [process.slow.against.known(windows) for process in trial.memory.processes.values()]
+    return min(known) >= SHARE_SHOWN * windows
 
 
 def _run(job: Job, names: Sequence[str], victim: int, trial: Trial) -> Tally:
