@@ -2,15 +2,20 @@
 
 import argparse
 import json
+import math
 import sys
 import time
 from pathlib import Path
 
+from kintsugi.api.healing import ThroughputTrigger
+from kintsugi.testing.simulation.nearness import quantile
 from kintsugi.testing.simulation.suite import CHANCE, CI, FULL, Size, Tally, chance_of, jobs, run
 
 REPORT = Path("build/simulate.json")
 SIZES = {"full": FULL, "ci": CI}
 STEPS = 20
+HALF_WAY = 100 * (1 - math.sqrt(1 - ThroughputTrigger().drop_percent / 100))
+"""`lost_percent` below which docs/detectors.md lets `throughput` act."""
 
 
 def arguments() -> argparse.Namespace:
@@ -39,6 +44,12 @@ def table(tally: Tally, seed: int) -> str:
     ]
     for interval, watched in sorted(tally.by_interval.items()):
         lines.append(f"         read every {interval:2d} s: {watched:6,d} instance-hours")
+    if len(tally.nearest) > 1:
+        near, below = tally.nearest, sum(v < HALF_WAY for v in tally.nearest)
+        lines.append(
+            f"lost_percent: 99 % of the time at most {quantile(near, 0.5):.0f} % in half of {len(near)} pools and "
+            f"{quantile(near, 0.95):.0f} % in 95 % of them; {below} stay below {HALF_WAY:.0f} %"
+        )
     for name, count in sorted(tally.faults.items()):
         line = f"{name:>16}: {count.found:4d} of {count.runs:4d} found, {count.within_bar:4d} within the bar"
         if count.delays:

@@ -45,8 +45,7 @@ def signal_values(
         values["waiting"] = sample.whole.waiting
         values["cache_hit_percent"] = hit_percent(process)
         values["preemptions_per_second"] = _preemptions(process, times)
-    lost = process.slow.lost()
-    values["lost_percent"] = None if lost is None else 100.0 * (1.0 - math.exp(-max(0.0, lost)))
+    values["lost_percent"] = process.slow.lost_percent()
     counts = process.errors.counts
     values["error_percent"] = 100.0 * counts.errors / counts.requests if counts.requests >= 1 else None
     values["gpu_utilization_percent"] = process.gpu_use.mean

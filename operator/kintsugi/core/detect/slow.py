@@ -104,6 +104,11 @@ class SlowState:
         """D, or None where it is Unknown now."""
         return None if self.own is None or self.dif is None else min(self.own, self.dif)
 
+    def lost_percent(self) -> float | None:
+        """D as the share of the step rate that is lost, for people; 0 where it is faster than ever."""
+        lost = self.lost()
+        return None if lost is None else 100.0 * (1.0 - math.exp(-max(0.0, lost)))
+
 
 @dataclass(slots=True)
 class PoolState:

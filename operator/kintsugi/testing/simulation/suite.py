@@ -15,6 +15,7 @@ from kintsugi.core.detect.slow import lengths_of
 from kintsugi.core.times import Times
 from kintsugi.testing.simulation.cost import CHUNK_TOKENS, drawn
 from kintsugi.testing.simulation.kinds import KINDS, START_BUDGET_SECONDS, Kind, NeverHappened
+from kintsugi.testing.simulation.nearness import Nearness
 from kintsugi.testing.simulation.pod import Pod
 from kintsugi.testing.simulation.temper import Temper, draw_temper
 from kintsugi.testing.simulation.trial import Act, Trial
@@ -86,6 +87,8 @@ class Tally:
     faults: dict[str, Count] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
     """Every fault run not found within its bar, in words."""
+    nearest: list[float] = field(default_factory=list)
+    """By healthy pool: 99 % quantile of D of the instance where it is highest, percent."""
 
     def add(self, other: "Tally") -> None:
         """Take in another tally."""
@@ -94,6 +97,7 @@ class Tally:
         self.false += other.false
         self.withdrawn += other.withdrawn
         self.missed += other.missed
+        self.nearest += other.nearest
         for name, count in other.faults.items():
             mine = self.faults.setdefault(name, Count())
             mine.runs += count.runs
@@ -197,9 +201,13 @@ def healthy(job: Job) -> Tally:
     interval = random.Random(f"{job.seed}/interval").choices(*zip(*INTERVALS.items(), strict=True))[0]
     deployed = deployment(temper.size, {"monitoring": {"scrapeIntervalSeconds": interval}, **job.spec})
     trial = Trial(World(temper, deployed, luck), trouble=True, times=job.times)
-    trial.run(job.seconds)
-    looked = round(trial.wait)
-    tally = Tally(hours=trial.hours, by_interval=Counter({looked: round(trial.hours)}))
+    near = Nearness()
+    while trial.world.t < job.seconds:
+        trial.step()
+        near.note(trial.world.t, trial.memory)
+    worst = near.worst()
+    tally = Tally(trial.hours, Counter({round(trial.wait): round(trial.hours)}))
+    tally.nearest = [] if worst is None else [worst]
     for act in trial.acts:
         if act.removes:
             found = act.finding
