@@ -65,7 +65,7 @@ async def test_an_engine_that_admits_nobody_though_its_cache_is_empty_is_replace
 
 
 async def test_an_engine_that_steps_and_admits_nobody_is_withdrawn_and_later_removed() -> None:
-    scene = await warm({"short": 3}, seconds=660, engine={"args": {"maxNumSeqs": 64}})
+    scene = await warm({"short": 3}, seconds=660, engine={"args": {"maxNumSeqs": 64, "maxModelLen": 131072}})
     victim = scene.names_of("short")[0]
     scene.engines.change(victim, admits=False, waiting=6.0, kv_usage=0.05)
     assert await scene.until_withdrawn(victim) <= 400

@@ -94,7 +94,7 @@ def look(instance: Instance, memory: Memory, terms: Terms, proven: bool = False)
 
 def _limit(instance: Instance, process: ProcessEvidence | None, terms: Terms) -> Limits:
     chunked = instance.chunked_prefill or (process is not None and process.stall.chunked_proven)
-    return terms.limits(chunked, instance.longest_prefill)
+    return terms.limits(chunked, instance.longest_prompt)
 
 
 def _hear(process: ProcessEvidence, canaries: Sequence[CanaryResult], times: Times) -> None:

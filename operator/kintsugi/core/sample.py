@@ -273,6 +273,11 @@ def sample_of(numbers: Mapping[Target, float], mono: float) -> Sample:
 _counts: Final = attrgetter(*COUNTERS)
 
 
+ROUNDING: Final = 1e-9
+"""By how much a sum of seconds may be lower, relative to itself: its parts are added in the order in which they stand on a
+page, which need not stay."""
+
+
 def fell(before: Sample, after: Sample) -> str | None:
     """The first counter that is lower in `after`, or a changed process start; None where nothing was reset.
 
@@ -286,7 +291,7 @@ def fell(before: Sample, after: Sample) -> str | None:
         if past is None:
             continue
         for name, then, now in zip(COUNTERS, _counts(past), _counts(rank), strict=True):
-            if then is not None and now is not None and now < then:
+            if then is not None and now is not None and now < then and then - now > ROUNDING * then:
                 return f"{name} of rank {rank.rank}"
     return None
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, unique
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kintsugi.api.objects import DeepSeekV4Deployment, Remediation
 from kintsugi.core.classify.facts import Told
@@ -13,6 +13,9 @@ from kintsugi.core.reading import Unreadable
 
 if TYPE_CHECKING:
     from kintsugi.core.sample import Sample
+
+LONGEST_PROMPT: Final = 1_048_576
+"""Tokens that an engine is assumed to take where nobody says: DeepSeek-V4's own context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +205,8 @@ class Instance:
     grace_seconds: float = 30.0
     max_num_seqs: int | None = None
     chunked_prefill: bool = True
-    longest_prefill: float = 0.0
-    """Seconds that the pool's longest legal prompt takes at the slowest prefill rate known; 0 where unknown."""
+    longest_prompt: int = LONGEST_PROMPT
+    """Tokens of the longest prompt that its engine takes."""
     told: tuple[Told, ...] = ()
     """Events about a pod that does not start; () where nobody asked."""
     log_tail: tuple[str, ...] = ()

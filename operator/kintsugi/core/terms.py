@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.api.spec import DeploymentSpec
 from kintsugi.core.detect.fragmented import Line
-from kintsugi.core.detect.stalled import Limits, limits
+from kintsugi.core.detect.stalled import SLOWEST_PREFILL, Limits, limits
 from kintsugi.core.metric_contract import Written, written_of
 from kintsugi.core.snapshot import Snapshot
 from kintsugi.core.times import Times
@@ -40,13 +40,14 @@ class Terms:
     """Per second."""
     gpu_band: tuple[float, float]
     """GPU use between which nothing is said, percent."""
-    _limits: dict[tuple[bool, float], Limits] = field(default_factory=dict)
+    _limits: dict[tuple[bool, int], Limits] = field(default_factory=dict)
 
-    def limits(self, chunked: bool, longest_prefill: float) -> Limits:
-        """As `stalled.limits`: most instances of a deployment have the same."""
-        found = self._limits.get((chunked, longest_prefill))
+    def limits(self, chunked: bool, longest_prompt: int) -> Limits:
+        """As `stalled.limits`, by tokens of the longest prompt: most instances of a deployment have the same."""
+        found = self._limits.get((chunked, longest_prompt))
         if found is None:
-            found = self._limits[chunked, longest_prefill] = limits(self.times, chunked, longest_prefill)
+            seconds = longest_prompt / SLOWEST_PREFILL / self.speed_up
+            found = self._limits[chunked, longest_prompt] = limits(self.times, chunked, seconds)
         return found
 
 

@@ -122,6 +122,7 @@ def test_a_running_ready_pod() -> None:
         grace_seconds=90.0,
         max_num_seqs=64,
         chunked_prefill=True,
+        longest_prompt=8192,
         devices=None,
     )
     assert got.process is not None

@@ -167,6 +167,7 @@ def instance(uid: str = "pod-a", scrape: Scrape | None = None, **changes: Any) -
         "annotations": {},
         "scrape": scrape if scrape is not None else Failed(Failure.NO_ADDRESS, "none", 0.0),
         "max_num_seqs": 16,
+        "longest_prompt": 131_072,
     }
     return Instance(**{**values, **changes})
 

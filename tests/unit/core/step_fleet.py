@@ -33,6 +33,8 @@ class Worker:
     load: float = 12.0
     lost: bool = False
     """Its pages can't be read."""
+    part: float = 0.0
+    """Of a step that is under way."""
 
     def work(self, seconds: float, share: float, luck: random.Random) -> None:
         """Let it work for `seconds` at `share` of its usual load."""
@@ -41,7 +43,9 @@ class Worker:
         prefill = 40.0 * self.prompt_factor * luck.uniform(0.7, 1.3)
         cost = 0.011 + 0.006 * (1 - 2.718 ** (-batch / 8)) + 0.0002 * batch + 2.2e-5 * prefill
         step = cost * self.factor * self.level * luck.uniform(0.97, 1.03)
-        steps = int(seconds / step)
+        self.part += seconds / step
+        steps = int(self.part)
+        self.part -= steps
         rank.running, rank.kv = round(batch), min(0.9, 0.02 * batch)
         rank.steps += steps
         rank.itl_count += round(steps * batch)

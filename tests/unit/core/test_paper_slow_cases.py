@@ -61,7 +61,7 @@ def case_1() -> None:
     }
     window, times = StepWindow(), Times()
     for k in range(13):
-        rank = RankSample("0", running=8.0, kv_usage=0.5, itl_gap=0.0)
+        rank = RankSample("0", running=7.0, kv_usage=0.5, itl_gap=0.0)
         for name, value in first_page.items():
             setattr(rank, name, value + more[name] * k / 12)
         window.add(Sample(5.0 * k, (rank,)), 0, times)

@@ -115,6 +115,13 @@ def test_a_falling_counter_or_a_new_start_time_is_a_restart() -> None:
     assert fell(fallen, restarted) == "process_start_time_seconds"
 
 
+def test_a_sum_whose_parts_are_added_in_another_order_is_no_restart() -> None:
+    first, second = Engine([Rank(itl_sum=0.1 + 0.2 + 0.3)]), Engine([Rank(itl_sum=0.3 + 0.2 + 0.1)])
+    assert first.ranks[0].itl_sum > second.ranks[0].itl_sum
+
+    assert fell(read(first.page()), read(second.page())) is None
+
+
 def test_a_rank_that_vanishes_is_named() -> None:
     sample = read(Engine([Rank()]).page())
 

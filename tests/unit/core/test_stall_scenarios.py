@@ -74,7 +74,7 @@ STORIES = [
         "an un-chunked 400 s prefill where the longest legal one takes 420 s",
         "none",
         steps=pause(400),
-        fields={**UNCHUNKED, "longest_prefill": 420.0},
+        fields={**UNCHUNKED, "longest_prompt": 420_000},
     ),
     Script("an un-chunked engine hangs under load", "removed", steps=hang, fields=UNCHUNKED),
     Script("a 45 s compile pause under load", "none", steps=pause(45)),

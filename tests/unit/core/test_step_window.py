@@ -8,7 +8,7 @@ from kintsugi.core.times import Times
 
 
 def sample(mono: float, **figures: float) -> Sample:
-    rank = RankSample("0", running=8.0, kv_usage=0.5, itl_gap=0.0)
+    rank = RankSample("0", running=1.5, kv_usage=0.5, itl_gap=0.0)
     for name, value in figures.items():
         setattr(rank, name, value)
     return Sample(mono, (rank,))
@@ -33,13 +33,13 @@ def test_duration_decodes_prefill_and_usage_are_ratios_of_sums() -> None:
         "prompt_tokens": START["prompt_tokens"] + 1_500,
         "prefix_hits": START["prefix_hits"] + 1_280,
         "itl_count": START["itl_count"] + 8_000,
-        "itl_sum": START["itl_sum"] + 400.0,
+        "itl_sum": START["itl_sum"] + 80.0,
     }
 
     measure = filled(START, last).measure(Times())
 
     assert measure is not None
-    assert measure.seconds == pytest.approx(0.05)
+    assert measure.seconds == pytest.approx(0.01)
     assert measure.decodes == pytest.approx(8.0)
     assert measure.prefill == pytest.approx(220 / 1_000)
     assert measure.kv_usage == pytest.approx(0.5)
@@ -62,6 +62,29 @@ def test_steps_that_carry_whole_chunks_are_unknown_since_a_prefill_is_counted_wh
 
     assert filled(START, grown(**decodes, prompt_tokens=200.0 * 250)).measure(Times()) is not None
     assert filled(START, grown(**decodes, prompt_tokens=200.0 * 260)).measure(Times()) is None
+
+
+@pytest.mark.parametrize(
+    ("why", "running", "admitted", "known"),
+    [
+        ("all that run get tokens", 4.2, 0, True),
+        ("one of five is in a prefill all along", 5.0, 0, False),
+        ("one of five is always in its first step", 5.0, 1_200, True),
+        ("of nine, four have just come in and one is in a prefill", 9.0, 4_800, False),
+    ],
+)
+def test_a_prefill_that_is_not_counted_yet_makes_a_window_unknown_where_only_the_engine_counts(
+    why: str, running: float, admitted: int, known: bool
+) -> None:
+    window = StepWindow()
+    for k in range(13):
+        figures = {
+            name: value + by * k / 12
+            for (name, value), by in zip(START.items(), (1_200, 0, 0, 4_800, 240), strict=True)
+        }
+        window.add(sample(5.0 * k, **figures, running=running, first_tokens=admitted * k / 12), 0, Times())
+
+    assert (window.measure(Times()) is not None) is known, why
 
 
 def counted(mono: float, *ranks: tuple[float | None, float | None]) -> Sample:
@@ -170,7 +193,7 @@ def test_the_counts_of_two_ranks_are_summed() -> None:
 
 
 def test_few_steps_are_no_excuse_where_requests_ran_all_along() -> None:
-    few = grown(steps=30, itl_count=60, itl_sum=30)
+    few = grown(steps=30, itl_count=60, itl_sum=90)
 
     assert filled(START, few).measure(Times()) is not None
 

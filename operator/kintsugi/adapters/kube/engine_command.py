@@ -7,11 +7,13 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+from kintsugi.core.catalog.load import in_force
 from kintsugi.core.command.argument import Command
 from kintsugi.core.command.number import share, whole
 from kintsugi.core.command.offload import GIB, SIZE, connector_bytes
 from kintsugi.core.command.read import read_words
 from kintsugi.core.pod.seconds import engines
+from kintsugi.core.snapshot import LONGEST_PROMPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Said:
     chunked_prefill: bool
     offload: float
     """Bytes of host memory for KV cache, of all engines in the pod."""
+    longest_prompt: int
+    """Tokens: `--max-model-len`, else the model's own context, else `LONGEST_PROMPT`."""
 
 
 def said_of(spec: Mapping[str, Any]) -> Said:
@@ -43,7 +47,17 @@ def _said(words: tuple[str, ...]) -> Said:
         max_num_seqs=number if number and number > 0 else None,
         chunked_prefill=command.on("--enable-chunked-prefill", True),
         offload=_offload(command),
+        longest_prompt=_longest_prompt(command),
     )
+
+
+def _longest_prompt(command: Command) -> int:
+    written = _count(command, "--max-model-len")
+    if written and written > 0:
+        return written
+    said = [command.get(flag) for flag in ("--model", "--served-model-name")]
+    models = [in_force().model(name) for each in said if each for name in each.values]
+    return max((model.max_context for model in models if model), default=LONGEST_PROMPT)
 
 
 def _offload(command: Command) -> float:

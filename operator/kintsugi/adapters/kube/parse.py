@@ -85,6 +85,7 @@ def instance(pod: Mapping[str, Any], scrape: Scrape) -> Instance:
         grace_seconds=_number(spec.get("terminationGracePeriodSeconds"), DEFAULT_GRACE_SECONDS),
         max_num_seqs=said.max_num_seqs,
         chunked_prefill=said.chunked_prefill,
+        longest_prompt=said.longest_prompt,
         served_before=_served_before(status, ready),
         host_ipc=spec.get("hostIPC") is True,
         devices=_devices(pod, status),

@@ -11,7 +11,16 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage
-from kintsugi.core.snapshot import Device, Failed, Failure, Instance, Page, Scrape, Termination
+from kintsugi.core.snapshot import (
+    LONGEST_PROMPT,
+    Device,
+    Failed,
+    Failure,
+    Instance,
+    Page,
+    Scrape,
+    Termination,
+)
 
 GONE: Final = "gone"
 """What `failed` says of a pod that is not there any more."""
@@ -55,6 +64,7 @@ def facts_of(instance: Instance) -> dict[str, str]:
         "ended": "" if end is None else _time(end.finished_at),
         "seqs": "" if instance.max_num_seqs is None else str(instance.max_num_seqs),
         "chunked": "" if instance.chunked_prefill else "0",
+        "longest": "" if instance.longest_prompt == LONGEST_PROMPT else str(instance.longest_prompt),
         "served": "1" if instance.served_before else "",
         "devices": _devices(instance.devices),
         "image": quote(instance.image, safe="/:@."),
@@ -107,6 +117,7 @@ def _instance(page: SavedPage, said: Mapping[str, str], scrape: Scrape) -> Insta
         scheduled_at=_number(page, "scheduled"),
         max_num_seqs=None if (seqs := _number(page, "seqs")) is None else int(seqs),
         chunked_prefill=said.get("chunked", "1") == "1",
+        longest_prompt=int(_number(page, "longest") or LONGEST_PROMPT),
         served_before=said.get("served") == "1",
         devices=_told_devices(said.get("devices")) if "uid" in said else None,
         image=unquote(said.get("image", "")),

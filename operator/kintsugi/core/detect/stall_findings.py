@@ -18,6 +18,8 @@ class Reach(NamedTuple):
     recent: bool
 
 
+_UNSEEN: Final = Reach(fresh=False, recent=False)
+
 def findings(
     state: StallState, sample: Sample | None, reach: Reach, times: Times, limit: Limits
 ) -> list[Finding]:
@@ -29,15 +31,16 @@ def findings(
     everywhere = all(convinced(clock, limit) for clock in state.ranks.values())
     for name, clock in sorted(speaking, key=lambda item: (-item[1].flat, item[0])):
         rank = sample.rank(name) if sample is not None else None
+        seen = reach if clock.missing_since is None else _UNSEEN
         if clock.flat >= times.canary_first:
-            found.append(_flat_finding(name, clock, rank, reach, everywhere, limit))
+            found.append(_flat_finding(name, clock, rank, seen, everywhere, limit))
         if clock.stale:
             text = f"rank {name} answers, but its counters stand still: its gauges are not to be believed"
             found.append(
                 Finding(Detector.STALLED, "StaleGauges", Severity.ADVICE, text, clock.stale_since or 0.0)
             )
         if _admits_nobody(clock, times):
-            found.append(_admission_finding(name, clock, rank, reach, limit))
+            found.append(_admission_finding(name, clock, rank, seen, limit))
     return sorted(found, key=lambda finding: -finding.severity)[:MAX_FINDINGS]
 
 

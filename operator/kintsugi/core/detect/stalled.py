@@ -17,6 +17,9 @@ CANARIES_NEEDED: Final = 3
 """Unanswered canaries of one flat span that a verdict needs (hang §1.3)."""
 STALE_PAGES: Final = 2
 """Pages with flat counters after an answered canary that prove the counters wrong."""
+SLOWEST_PREFILL: Final = 1_000.0
+"""Prompt tokens a second that every engine is taken to compute at least: sixteen times fewer than in the incident of a
+million tokens within 64 s (S18), for other GPUs, depth and company. Chosen here; nobody publishes the slowest."""
 FREE_KV_UNKNOWN: Final = 0.1
 """KV usage up to which room for any prompt is certain where the longest request's share is unknown (slow §4)."""
 _UNANSWERED: Final = frozenset(
@@ -58,6 +61,8 @@ class RankClock:
     admit_ping: Ping | None = None
     admission_blocked: bool = False
     """NotAdmitting was found and no admission has been seen since."""
+    most_running: float = 0.0
+    """Requests that this process was seen to run at a time: so many slots it has, whatever its command leaves unsaid."""
     proved: bool = False
     """The last thing that happened was progress or an answer."""
     stale: bool = False
@@ -72,6 +77,8 @@ class RankClock:
     retry_at: float = 0.0
     """Not before this moment is asked again a rank whose last canary was no evidence."""
     last_progress: float | None = None
+    missing_since: float | None = None
+    """When its series were first missing from a page that could be read; None while they are there."""
     no_evidence: str = ""
     """Why the last canary said nothing (refused by the engine, no connection)."""
 
@@ -202,8 +209,11 @@ def see_sample(state: StallState, before: Sample | None, after: Sample, watch: W
     state.sleeping = 0.0 in [rank.awake for rank in after.ranks]
     if state.sleeping:
         state.forget()
+    if len(state.ranks) > len(after.ranks):
+        _miss(state, after, watch.times)
     for rank in after.ranks:
         clock = state.clock(rank.rank)
+        clock.missing_since = None
         past = before.rank(rank.rank) if before is not None else None
         if past is None or before is None or state.sleeping:
             continue
@@ -212,6 +222,15 @@ def see_sample(state: StallState, before: Sample | None, after: Sample, watch: W
         if stepped is not None:
             _stall(state, clock, past, rank, gap, stepped, after.mono, watch)
         _admission(clock, past, rank, gap, stepped, watch, after.max_concurrency)
+
+
+def _miss(state: StallState, after: Sample, times: Times) -> None:
+    """Of ranks that left the page nothing is known: what was measured of them is forgotten once the gap is too long."""
+    for clock in [clock for name, clock in state.ranks.items() if after.rank(name) is None]:
+        if clock.missing_since is None:
+            clock.missing_since = after.mono
+        elif after.mono - clock.missing_since > times.readable_gap:
+            clock.forget()
 
 
 def _stall(
@@ -270,13 +289,14 @@ def _admission(
     max_concurrency: float | None,
 ) -> None:
     """A: steps go on, and for this long nobody was given a first token though somebody waits and there is room."""
+    clock.most_running = max(clock.most_running, rank.running or 0.0)
     if past.first_tokens is None or rank.first_tokens is None or rank.first_tokens != past.first_tokens:
         admitted = past.first_tokens is not None and rank.first_tokens is not None
         clock.admit, clock.admit_since, clock.admit_ping = 0.0, None, None
         clock.admission_blocked = clock.admission_blocked and not admitted
         return
     queued = (rank.waiting or 0.0) - (rank.deferred or 0.0) >= 1
-    slots = rank.running is not None and watch.max_num_seqs is not None and rank.running < watch.max_num_seqs
+    slots = rank.running is not None and rank.running < (watch.max_num_seqs or clock.most_running)
     if stepped and queued and slots and has_room(rank, max_concurrency):
         clock.admit += gap if gap <= watch.times.readable_gap else 0.0
         clock.admit_since = watch.now - gap if clock.admit_since is None else clock.admit_since

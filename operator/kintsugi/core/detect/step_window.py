@@ -4,6 +4,7 @@ The engine counts prompt tokens when a prefill ends; our telemetry in it counts 
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,6 +26,13 @@ MOST_COMPUTED: Final = 256.0
 """Computed prompt tokens a step from which on a window is Unknown where only the engine counts them (chosen here: they take a
 few milliseconds). It counts them when a prefill ends, so a minute of long prefills does not tell what its own steps carried; and
 those of light hours, computed beside no decode, teach that prompts cost nothing."""
+HIDDEN_PREFILLS: Final = 0.5
+"""Requests that run and get no token, on average over a window, from which on it is Unknown where only the engine counts prompt
+tokens: somebody is in a prefill whose tokens are counted when it ends, minutes later. How many get tokens is the time between
+tokens, all of it together, in each second (Little's law); `STEPS_TO_ENTER` are taken off for each who came in. Chosen here: one
+long prefill through half of the window."""
+STEPS_TO_ENTER: Final = 1.0
+"""Steps in which a request with a short prompt runs before its first token."""
 OLDEST_COUNT: Final = 10.0
 """Seconds up to which the age of the telemetry's count may lag behind its page: a sixth of the window. Chosen here."""
 MOST_A_SECOND: Final = 200_000.0
@@ -50,6 +58,8 @@ class Row:
     decodes: float
     decode_seconds: float
     gap_seconds: float
+    admitted: float = 0.0
+    """Requests that got their first token; 0 where nobody counts them."""
     mixed: float | None = None
     """Prompt tokens computed in steps that also decoded, counted step by step; None where nobody counts them so."""
 
@@ -120,7 +130,7 @@ class StepWindow:
         else:
             counted = False
             computed = max(0.0, last.computed - first.computed)
-            if computed > MOST_COMPUTED * steps:
+            if computed > MOST_COMPUTED * steps or _hidden(rows, seconds, seconds / decodes):
                 return None
         share = times.slow_row_window / WINDOW_SECONDS
         busy = min([row.running for row in rows]) >= 1
@@ -156,8 +166,17 @@ def row_of(sample: Sample, own_canaries: int, own_tokens: float = 0.0) -> Row | 
         decodes=decodes,
         decode_seconds=seconds,
         gap_seconds=gaps,
+        admitted=whole.first_tokens or 0.0,
         mixed=None if whole.mixed_prefill is None else _mixed(sample),
     )
+
+
+def _hidden(rows: Sequence[Row], decoding: float, step: float) -> bool:
+    """Whether requests run that neither get tokens, for `decoding` seconds in all, nor came in a `step` ago."""
+    first, last = rows[0], rows[-1]
+    entering = STEPS_TO_ENTER * step * max(0.0, last.admitted - first.admitted)
+    running = sum([row.running for row in rows]) / len(rows)
+    return running - (decoding + entering) / (last.mono - first.mono) >= HIDDEN_PREFILLS
 
 
 def _mixed(sample: Sample) -> float | None:

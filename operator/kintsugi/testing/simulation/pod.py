@@ -246,7 +246,7 @@ class Pod:
             canaries=results,
             max_num_seqs=self.temper.limits.seqs,
             chunked_prefill=self.temper.limits.chunk is not None,
-            longest_prefill=self.temper.longest_prefill,
+            longest_prompt=self.temper.longest_prompt,
             devices=self._devices,
         )
 

@@ -8,6 +8,7 @@ import math
 import random
 from dataclasses import dataclass, replace
 
+from kintsugi.core.detect.stalled import SLOWEST_PREFILL
 from kintsugi.testing.simulation.cost import CHUNK_TOKENS, StepCost, drawn
 from kintsugi.testing.simulation.rank import Limits
 
@@ -50,7 +51,12 @@ class Temper:
     telemetry: float = 1.0
     """Share of instances that have our telemetry."""
     longest_prefill: float = 0.0
-    """What `Instance.longest_prefill` says; 0 where prefill is chunked."""
+    """Seconds that the longest prompt takes, computed as a whole; 0 where prefill is chunked."""
+
+    @property
+    def longest_prompt(self) -> int:
+        """What `Instance.longest_prompt` says. Whole prefills are as slow as is assumed of any engine at most."""
+        return round(max(self.longest, self.longest_prefill * SLOWEST_PREFILL))
 
     def capacity(self) -> float:
         """Requests a second that one rank can serve."""
