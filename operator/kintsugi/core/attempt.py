@@ -59,6 +59,14 @@ class World:
     approver: str = ""
     """Who approved this very attempt; '' where nobody did."""
     namespace: str = ""
+    clock_set_at: float | None = None
+    """Epoch seconds at which the wall clock was last found to have been set."""
+
+    def since(self, then: float) -> float:
+        """`then`, in epoch seconds, as what may be waited from: a clock that was set since says nothing of how long ago it was."""
+        if self.clock_set_at is None or self.clock_set_at < then <= self.now:
+            return then
+        return self.clock_set_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,6 +340,7 @@ class _Healing:
             ),
             approver=approver_of(self._snapshot.remediations.get(active.id)),
             namespace=self._snapshot.key.namespace,
+            clock_set_at=self._snapshot.clock_set_at,
         )
 
     def _withhold(self, instance: str, answer: Answer) -> None:

@@ -88,7 +88,9 @@ def quarantined(active: ActiveRemediation, world: World) -> Step:
     if victim.in_rotation and not world.view.of_one and not gone and not stays:
         out = (Withdraw(victim.name, victim.uid, active.id),)
         active = active.model_copy(update={"withdrawn_at": active.withdrawn_at or moment(world.now)})
-    held_since = max(epoch(active.detected_at), epoch(active.reserved_at))  # the verdict may be hours older
+    held_since = world.since(
+        max(epoch(active.detected_at), epoch(active.reserved_at))
+    )  # the verdict may be hours older
     hold_over = held_since + (0.0 if gone else world.times.hold)
     place = "stays in rotation" if world.view.of_one or gone or stays else "withdrawn"
     if world.now < hold_over or out:  # a victim that is not seen to be out has not been held

@@ -354,3 +354,5 @@ class Snapshot:
     """Why the Prometheus server that was to be asked says nothing; '' where it does, or where there is none."""
     operator_image: str = ""
     """The operator's own image, from which new engines get the telemetry; '' where it is not known."""
+    clock_set_at: float | None = None
+    """Epoch seconds at which this operator last found its wall clock set; None where it never was."""

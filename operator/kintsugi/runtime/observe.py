@@ -41,6 +41,9 @@ SCRAPE_TIMEOUT_SECONDS: Final = 4.0
 """A page takes milliseconds; a saturated engine took 1.8 s (S16)."""
 
 MIN_WAIT_SECONDS: Final = 0.1
+CLOCK_STEP_SECONDS: Final = 2.0
+"""By how much the wall clock must move between two passes, beside the time that passed, to have been set. Slewing moves it by
+a thousandth at most."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,10 @@ class Sight:
     """What this process remembers of one deployment between passes. Losing it delays healing, never hastens it."""
 
     observed_since: float
+    clock_offset: float | None = None
+    """Epoch less monotonic seconds, at the last pass."""
+    clock_set_at: float | None = None
+    """Epoch seconds at which the wall clock was last found to have been set; None where it never was."""
     children_read: float = float("-inf")
     generation: int | None = None
     needs_nodes: bool = False
@@ -71,6 +78,13 @@ class Sight:
     """Which engines can give cached memory back, and which did."""
     api_key: str | None = None
     api_key_read: float = float("-inf")
+
+    def see_clock(self, now: float, mono: float) -> None:
+        """Note whether the wall clock was set since the last pass: what began before it says nothing of how long ago that was."""
+        offset = now - mono
+        if self.clock_offset is not None and abs(offset - self.clock_offset) > CLOCK_STEP_SECONDS:
+            self.clock_set_at = now
+        self.clock_offset = offset
 
 
 class Observer:
@@ -118,12 +132,15 @@ class Observer:
         if seen.measured:
             instances = tuple(replace(i, measured=seen.measured.get(i.name)) for i in instances)
         metadata = raw["metadata"]
+        now, mono = self._clock.now(), self._clock.mono()
+        sight.see_clock(now, mono)
         return Snapshot(
             key=key,
-            now=self._clock.now(),
-            mono=self._clock.mono(),
+            now=now,
+            mono=mono,
             late_by=late_by,
             observed_since=sight.observed_since,
+            clock_set_at=sight.clock_set_at,
             deployment=deployment,
             resource_version=str(metadata["resourceVersion"]),
             uid=str(metadata["uid"]),

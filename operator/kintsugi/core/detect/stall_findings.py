@@ -20,6 +20,7 @@ class Reach(NamedTuple):
 
 _UNSEEN: Final = Reach(fresh=False, recent=False)
 
+
 def findings(
     state: StallState, sample: Sample | None, reach: Reach, times: Times, limit: Limits
 ) -> list[Finding]:
