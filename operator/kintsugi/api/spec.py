@@ -1,6 +1,6 @@
 """What a user writes in a `DeepSeekV4Deployment`: the model, the engine, the hardware and the pools."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,7 @@ RoutingMode = Literal["Envoy", "GatewayAPI"]
 RolloutStrategy = Literal["Auto", "Surge", "DeleteFirst"]
 PodMonitorMode = Literal["Auto", "Always", "Never"]
 
+MOST_POOLS: Final = 16
 GroupRestartPolicy = Literal["RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"]
 
 ShortText = Annotated[str, Field(max_length=253)]
@@ -372,7 +373,7 @@ class DeploymentSpec(Model):
     """The engine of every instance."""
     hardware: HardwareSpec | None = None
     """The hardware of one instance. Absent: the recipe's smallest known fit."""
-    pools: Annotated[tuple[PoolSpec, ...], Keyed("name", max_items=16)] = ()
+    pools: Annotated[tuple[PoolSpec, ...], Keyed("name", max_items=MOST_POOLS)] = ()
     """Groups of instances. Empty: one pool `main` with one replica and the model's whole context."""
     replicas: Annotated[int, Field(ge=0, le=1000)] | None = None
     """Instances of the pool `scalePool`, in place of that pool's own `replicas`. This is what `kubectl scale` and

@@ -10,8 +10,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from kintsugi.api.spec import MOST_POOLS
 from kintsugi.cli.planfile import Unreadable, from_file
+from kintsugi.cli.ranges import FiniteRange
 from kintsugi.testing.simulation.fleetlife import FleetLife, Outcome, Plan
+from kintsugi.testing.simulation.healing import forced
 from kintsugi.testing.simulation.rates import PERSON_MINUTES, SOFTWARE_FAULT_DAYS
 
 ROWS = (
@@ -26,8 +29,8 @@ ROWS = (
 
 
 @click.command("simulate")
-@click.option("--weeks", type=click.FloatRange(0.01, 520), default=1.0, show_default=True)
-@click.option("--pools", type=click.IntRange(1, 20), default=2, show_default=True)
+@click.option("--weeks", type=FiniteRange(0.01, 520), default=1.0, show_default=True)
+@click.option("--pools", type=click.IntRange(1, MOST_POOLS), default=2, show_default=True)
 @click.option(
     "--replicas", type=click.IntRange(1, 50), default=4, show_default=True, help="Instances of a pool."
 )
@@ -39,14 +42,14 @@ ROWS = (
 )
 @click.option(
     "--fault-days",
-    type=click.FloatRange(0.05, 3650),
+    type=FiniteRange(0.05, 3650),
     default=SOFTWARE_FAULT_DAYS,
     show_default=True,
     help="Days between two faults of one engine's software; nobody publishes a figure.",
 )
 @click.option(
     "--person-minutes",
-    type=click.FloatRange(0, 10_080),
+    type=FiniteRange(0, 10_080),
     default=PERSON_MINUTES,
     show_default=True,
     help="Where Kintsugi only observes: until a person removes a sick instance; 0 = nobody does.",
@@ -65,16 +68,19 @@ def simulate(
     """Simulate a fleet for weeks, with healing on and with a person in its place.
 
     Judge, gates and remedies are the operator's own; cluster, engines and time are simulated. The same seed gives the
-    same story. What is assumed stands in docs/simulation.md.
+    same story. Under a policy that only observes, healing acts all the same, to show its worth. What is assumed stands in docs/simulation.md.
     """
     spec = {} if policy is None else _spec_of(policy)
+    notes = forced(spec.get("healing", {}))
     plan = Plan(weeks, pools, replicas, seed, spec, fault_days, person_minutes)
     found = [_run(plan, healing) for healing in (True, False)]
     if output == "json":
         told = {"seed": seed, "weeks": weeks, "pools": pools, "replicas": replicas}
-        click.echo(json.dumps({**told, "runs": [one.report() for one in found]}, indent=2))
+        click.echo(json.dumps({**told, "notes": notes, "runs": [one.report() for one in found]}, indent=2))
         return
     Console().print(_table(found))
+    for note in notes:
+        click.echo(f"note: {note}")
 
 
 def _run(plan: Plan, healing: bool) -> Outcome:

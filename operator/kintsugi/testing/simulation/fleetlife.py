@@ -18,6 +18,7 @@ from kintsugi.core import names
 from kintsugi.testing.cluster import FakeCluster, Start, pods
 from kintsugi.testing.cluster.store import Json
 from kintsugi.testing.rehearsal import Rehearsal
+from kintsugi.testing.simulation.healing import acting, observing
 from kintsugi.testing.simulation.rates import (
     NEIGHBOURS_PER_HOUR,
     PAUSES_PER_HOUR,
@@ -104,7 +105,7 @@ class Outcome:
 
 
 class FleetLife:
-    """One run. `healing` off: the operator only observes, and a person removes what is sick after a while."""
+    """One run. `healing`: whatever the mode in the spec, the operator acts. Off: the operator only observes, and a person removes what is sick after a while."""
 
     def __init__(self, plan: Plan, healing: bool) -> None:
         self._plan = plan
@@ -127,8 +128,7 @@ class FleetLife:
         plan, scene = self._plan, self.scene
         spec = dict(plan.spec)
         spec["monitoring"] = {**spec.get("monitoring", {}), "scrapeIntervalSeconds": int(PACE)}
-        if not self._healing:
-            spec["healing"] = {**spec.get("healing", {}), "mode": "Observe"}
+        spec["healing"] = (acting if self._healing else observing)(spec.get("healing", {}))
         spec["hardware"] = {**spec.get("hardware", {}), "gpusPerInstance": plan.gpus}
         scene.deploy({f"pool{n + 1}": plan.replicas for n in range(plan.pools)}, **spec)
         await scene.run(SETTLED_SECONDS, PACE)
