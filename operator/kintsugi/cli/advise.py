@@ -16,6 +16,7 @@ from kintsugi.adapters.kube.podpages import PodPages
 from kintsugi.api.objects import SpecInvalid, parse_deployment
 from kintsugi.cli.advise_table import show
 from kintsugi.cli.manifests import Unreadable, documents
+from kintsugi.cli.ranges import FiniteRange
 from kintsugi.cli.recordfile import RecordFile
 from kintsugi.core.advisor.advice import Missing
 from kintsugi.core.advisor.advise import Advice
@@ -44,11 +45,11 @@ class Unusable(click.ClickException):
 @click.option("-n", "--namespace", help="Namespace to look in. Default: all.")
 @click.option(
     "--window",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     help="Seconds to watch, or of saved pages the last so many. Default: 120; all saved pages.",
 )
 @click.option(
-    "--every", type=click.FloatRange(min=0.5), default=5.0, show_default=True, help="Seconds between pages."
+    "--every", type=FiniteRange(min=0.5), default=5.0, show_default=True, help="Seconds between pages."
 )
 @click.option(
     "--from",

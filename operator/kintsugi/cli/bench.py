@@ -8,6 +8,7 @@ import click
 
 from kintsugi.cli.bench_load import Load, Target, run_pairs, target_of
 from kintsugi.cli.bench_table import show
+from kintsugi.cli.ranges import FiniteRange
 from kintsugi.core.bench import compared
 
 
@@ -36,9 +37,7 @@ class _TargetType(click.ParamType[Target]):
 @click.option(
     "--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Requests at a time."
 )
-@click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), help="Requests a second. [default: no limit]"
-)
+@click.option("--rate", type=FiniteRange(0, min_open=True), help="Requests a second. [default: no limit]")
 @click.option("--prompt", type=click.IntRange(1), default=512, show_default=True, help="Tokens of a prompt.")
 @click.option("--answer", type=click.IntRange(1), default=128, show_default=True, help="Tokens of an answer.")
 @click.option(

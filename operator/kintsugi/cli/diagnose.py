@@ -14,6 +14,7 @@ from kintsugi.adapters.kube.client import KubeClient, load_configuration
 from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.podpages import PodPages
 from kintsugi.cli.explain import Unusable, objects_in, read_case
+from kintsugi.cli.ranges import FiniteRange
 from kintsugi.core.advisor.look import traffic_reader
 from kintsugi.core.advisor.saved import SavedInvalid, saved_pages
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
@@ -38,11 +39,11 @@ from kintsugi.runtime.traffic import Watched, watch_traffic
 )
 @click.option(
     "--window",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     help="Seconds to watch, or of saved pages the last so many. Default: 60; all saved pages.",
 )
 @click.option(
-    "--every", type=click.FloatRange(min=0.5), default=5.0, show_default=True, help="Seconds between pages."
+    "--every", type=FiniteRange(min=0.5), default=5.0, show_default=True, help="Seconds between pages."
 )
 @click.option(
     "--from",

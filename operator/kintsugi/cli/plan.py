@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from kintsugi.cli.planfile import Unreadable, Wanted, from_file, from_flags, load
+from kintsugi.cli.ranges import FiniteRange
 from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import CatalogInvalid, builtin, extended
 from kintsugi.core.command.number import whole
@@ -93,9 +94,7 @@ def requests(text: str) -> tuple[int, int]:
     "--max-num-seqs", type=click.IntRange(1, 65_536), help="Requests that one engine runs at a time."
 )
 @click.option("--max-num-batched-tokens", type=tokens, help="Tokens of one step.")
-@click.option(
-    "--gpu-memory-utilization", type=click.FloatRange(0, 1, min_open=True), help="Share of GPU memory."
-)
+@click.option("--gpu-memory-utilization", type=FiniteRange(0, 1, min_open=True), help="Share of GPU memory.")
 @click.option("--engine-version", help="Version of vLLM. Absent: the default image's.")
 @click.option("--offload", help="Host memory of one engine for KV blocks, such as 200Gi.")
 @click.option("--lengths", type=token_list, help="Lengths to give concurrency for.")
@@ -103,12 +102,10 @@ def requests(text: str) -> tuple[int, int]:
 @click.option("--mean-length", type=tokens, help="Mean length for the capacity formulas.")
 @click.option(
     "--tokens-per-second",
-    type=click.FloatRange(0, 1e9, min_open=True),
+    type=FiniteRange(0, 1e9, min_open=True),
     help="Output tokens per second that one instance was measured to give.",
 )
-@click.option(
-    "--offload-factor", type=click.FloatRange(1, 10), help="Host bytes taken per byte of KV offload."
-)
+@click.option("--offload-factor", type=FiniteRange(1, 10), help="Host bytes taken per byte of KV offload.")
 @click.option("--prices", type=click.Path(path_type=Path), help="YAML with prices per GPU and hour.")
 @click.option(
     "--catalog", "catalog_file", type=click.Path(path_type=Path), help="YAML with further models and GPUs."

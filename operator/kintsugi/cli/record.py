@@ -12,6 +12,7 @@ from kintsugi.adapters.clock import SystemClock
 from kintsugi.adapters.kube.client import KubeClient, load_configuration
 from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.podpages import PodPages
+from kintsugi.cli.ranges import FiniteRange
 from kintsugi.cli.recordfile import RecordWriter
 from kintsugi.core.names import DEPLOYMENT_KIND
 from kintsugi.core.snapshot import Key
@@ -38,14 +39,14 @@ class Unusable(click.ClickException):
 @click.option(
     "--for",
     "seconds",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     default=3600.0,
     show_default=True,
     help="Seconds to record.",
 )
 @click.option(
     "--every",
-    type=click.FloatRange(min=1, max=30),
+    type=FiniteRange(min=1, max=30),
     default=5.0,
     show_default=True,
     help="Seconds between looks.",

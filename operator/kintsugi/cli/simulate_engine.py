@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kintsugi.cli.ranges import FiniteRange
 from kintsugi.core.catalog.load import builtin
 from kintsugi.core.catalog.version import parse_version
 from kintsugi.core.command.argument import Argument
@@ -106,7 +107,7 @@ def _plain(argument: Argument) -> list[str]:
     envvar="KINTSUGI_SIMULATOR_ONLY_KNOWN_FLAGS",
     help=f"End as vLLM {VERSION} does on flags that it does not know.",
 )
-@click.option("--shutdown-timeout", type=click.FloatRange(0), default=0.0, show_default=True, help="Seconds.")
+@click.option("--shutdown-timeout", type=FiniteRange(0), default=0.0, show_default=True, help="Seconds.")
 @click.option("--admin-host", default="0.0.0.0", show_default=True)
 @click.option(
     "--admin-port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="Faults and state."
@@ -122,17 +123,15 @@ def _plain(argument: Argument) -> list[str]:
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
     "--step-ms",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=22.0,
     show_default=True,
     help="Milliseconds of an engine step with one decode; all else scales with it.",
 )
 @click.option(
-    "--step-noise", type=click.FloatRange(0, 2), default=0.04, show_default=True, help="Lognormal sigma."
+    "--step-noise", type=FiniteRange(0, 2), default=0.04, show_default=True, help="Lognormal sigma."
 )
-@click.option(
-    "--fragmentation", type=click.FloatRange(0, 1), default=0.08, show_default=True, help="Calm level."
-)
+@click.option("--fragmentation", type=FiniteRange(0, 1), default=0.08, show_default=True, help="Calm level.")
 @click.option("--no-telemetry", is_flag=True, help="No kintsugi_ series, as an engine without the plugin.")
 @click.option(
     "--natural-tokens", type=count, default="60", show_default=True, help="Output where no limit is asked."
