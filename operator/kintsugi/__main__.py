@@ -1,6 +1,9 @@
 """The `kintsugi` command. A subcommand's module is imported only when it is asked for."""
 
+import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
@@ -59,6 +62,19 @@ class LazyGroup(click.Group):
         super().__init__(**attributes)
         self._entries = entries
 
+    def main(self, *args: Any, **attributes: Any) -> Any:
+        """What the machine refuses, such as output to a full disk, is told in one line; click itself hushes closed pipes."""
+        try:
+            return super().main(*args, **attributes)
+        except OSError as error:
+            if not attributes.get("standalone_mode", True):
+                raise
+            where = f"{error.filename}: " if error.filename is not None else ""
+            with suppress(OSError):
+                click.echo(f"Error: {where}{error.strerror or error}", err=True)
+            _drop_unwritten()
+            sys.exit(1)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._entries)
 
@@ -72,6 +88,18 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._entries[name].help) for name in self.list_commands(ctx)])
+
+
+def _drop_unwritten() -> None:
+    """Point outputs that can't be flushed at nothing, or the interpreter complains of them when it ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
