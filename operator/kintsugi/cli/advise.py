@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,14 +17,15 @@ from kintsugi.api.objects import SpecInvalid, parse_deployment
 from kintsugi.cli.advise_table import show
 from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.cli.ranges import FiniteRange
-from kintsugi.cli.recordfile import RecordFile
+from kintsugi.cli.savedpages import pages_in
+from kintsugi.cli.trouble import trouble
 from kintsugi.core.advisor.advice import Missing
 from kintsugi.core.advisor.advise import Advice
 from kintsugi.core.advisor.advise import advise as advice_on
 from kintsugi.core.advisor.inforce import settings_of
 from kintsugi.core.advisor.look import traffic_reader
 from kintsugi.core.advisor.report import report
-from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_head
+from kintsugi.core.advisor.saved import SavedInvalid, saved_head
 from kintsugi.core.advisor.settings import PoolSettings, unstated
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
 from kintsugi.core.names import DEPLOYMENT_KIND
@@ -142,7 +143,7 @@ def _from_cluster(
     except Forbidden as error:
         raise Unusable(f"{error}. Reading engines needs `get` on pods/proxy, and `list` on pods") from error
     except (PortError, OSError) as error:
-        raise Unusable(str(error)) from error
+        raise Unusable(trouble(error)) from error
     if not watched:
         where = f"namespace {namespace}" if namespace else "any namespace"
         raise Unusable(f"there is no DeepSeekV4Deployment {deployment or ''} in {where}".replace("  ", " "))
@@ -171,10 +172,10 @@ def _from_files(source: Path, manifest: Path | None, window: float | None) -> di
     reader = traffic_reader()
     glances: dict[str, list[Glance]] = {}
     try:
-        for page in _pages(source):
+        for page in pages_in(source):
             seen = glance(reader, page.instance, Page(page.text, page.time))
             glances.setdefault(page.pool, []).append(seen)
-    except (SavedInvalid, OSError, UnicodeDecodeError) as error:
+    except (SavedInvalid, OSError) as error:
         raise Unusable(str(error)) from error
     if not glances:
         raise Unusable(f"{source}: there is no page in it")
@@ -190,12 +191,6 @@ def _from_files(source: Path, manifest: Path | None, window: float | None) -> di
         pool: pool_traffic(pool, seen, window) for pool, seen in glances.items()
     }
     return report(name, advice_on(settings, traffic), traffic)
-
-
-def _pages(source: Path) -> Iterator[SavedPage]:
-    files = sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]
-    for path in files:
-        yield from (look for look in RecordFile(path).looks() if "failed" not in look.facts)
 
 
 def _settings(

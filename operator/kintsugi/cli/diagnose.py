@@ -15,8 +15,10 @@ from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.podpages import PodPages
 from kintsugi.cli.explain import Unusable, objects_in, read_case
 from kintsugi.cli.ranges import FiniteRange
+from kintsugi.cli.savedpages import pages_in
+from kintsugi.cli.trouble import trouble
 from kintsugi.core.advisor.look import traffic_reader
-from kintsugi.core.advisor.saved import SavedInvalid, saved_pages
+from kintsugi.core.advisor.saved import SavedInvalid
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
 from kintsugi.core.explain.diagnosis import LISTS, diagnosed
 from kintsugi.core.explain.diagnosis_text import diagnosis_lines
@@ -49,7 +51,7 @@ from kintsugi.runtime.traffic import Watched, watch_traffic
     "--from",
     "source",
     type=click.Path(exists=True, path_type=Path),
-    help="Saved pages (a file or a folder of files) instead of a cluster.",
+    help="Saved or recorded pages (a file or a folder of files) instead of a cluster.",
 )
 @click.option(
     "-f",
@@ -117,17 +119,12 @@ def _saved(
 def _traffic_in(source: Path, window: float | None) -> Mapping[str, PoolTraffic]:
     reader = traffic_reader()
     glances: dict[str, list[Glance]] = {}
-    files = sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]
     try:
-        for path in files:
-            with path.open(encoding="utf-8") as lines:
-                for page in saved_pages(lines, str(path)):
-                    seen = glance(reader, page.instance, Page(page.text, page.time))
-                    glances.setdefault(page.pool, []).append(seen)
+        for page in pages_in(source):
+            seen = glance(reader, page.instance, Page(page.text, page.time))
+            glances.setdefault(page.pool, []).append(seen)
     except (SavedInvalid, OSError) as error:
         raise Unusable(str(error)) from error
-    except UnicodeDecodeError as error:
-        raise Unusable(f"{source}: is no text: {error}") from error
     if not glances:
         raise Unusable(f"{source}: there is no page in it")
     return {pool: pool_traffic(pool, seen, window) for pool, seen in sorted(glances.items())}
@@ -167,7 +164,7 @@ async def _live(
             if wanted(_key(raw))
         ]
     except (PortError, OSError) as error:
-        raise Unusable(str(error)) from error
+        raise Unusable(trouble(error)) from error
     finally:
         await client.close()
     if not scenes:

@@ -14,6 +14,7 @@ from kintsugi.adapters.clock import SystemClock
 from kintsugi.adapters.kube.client import KubeClient, load_configuration
 from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.cli.manifests import Unreadable, documents
+from kintsugi.cli.trouble import trouble
 from kintsugi.core.explain.case import Case, case_of
 from kintsugi.core.explain.fleet import explained
 from kintsugi.core.explain.text import lines, printable
@@ -145,7 +146,7 @@ async def _from_cluster(
         found = [raw for raw in await cluster.list_deployments() if deployment in (None, _identity(raw)[0])]
         cases = [await read_case(cluster, raw, instance) for raw in found]
     except (PortError, OSError) as error:
-        raise Unusable(str(error)) from error
+        raise Unusable(trouble(error)) from error
     finally:
         await client.close()
     if not cases:
@@ -172,12 +173,12 @@ async def read_case(cluster: KubeCluster, raw: Json, instance: str | None, known
         if len(names) > MOST_RECORDS:
             troubles.append(f"Remediations: the newest {MOST_RECORDS} of {len(names)} were read")
     except PortError as error:
-        troubles.append(f"Remediations: {error}")
+        troubles.append(f"Remediations: {trouble(error)}")
     try:
         for about, uid in _subjects(raw, records, instance):
             events += await cluster.list_pod_events(key.namespace, about, uid)
     except PortError as error:
-        troubles.append(f"Events: {error}")
+        troubles.append(f"Events: {trouble(error)}")
     return case_of(raw, records, events, troubles)
 
 

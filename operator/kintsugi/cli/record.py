@@ -14,6 +14,7 @@ from kintsugi.adapters.kube.cluster import KubeCluster
 from kintsugi.adapters.kube.podpages import PodPages
 from kintsugi.cli.ranges import FiniteRange
 from kintsugi.cli.recordfile import RecordWriter
+from kintsugi.cli.trouble import trouble
 from kintsugi.core.names import DEPLOYMENT_KIND
 from kintsugi.core.snapshot import Key
 from kintsugi.ports.errors import Forbidden, PortError
@@ -100,7 +101,7 @@ def record(
     except Forbidden as error:
         raise Unusable(f"{error}. Recording needs `get` on pods/proxy, and `list` on pods") from error
     except (PortError, OSError) as error:
-        raise Unusable(str(error)) from error
+        raise Unusable(trouble(error)) from error
     click.echo(f"{output}: {pages} pages. Next: kintsugi backtest -f POLICY.yaml --from {output}")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kintsugi.adapters.kube.hand import Hand
+from kintsugi.cli.trouble import trouble
 from kintsugi.ports.errors import PortError
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -47,7 +48,7 @@ def carry_out(
     try:
         asyncio.run(run())
     except (PortError, OSError) as error:
-        raise NotDone(str(error)) from error
+        raise NotDone(trouble(error)) from error
 
 
 def the_one(found: list[Json], kind: str, name: str, namespace: str | None) -> Json:

@@ -10,6 +10,7 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 
 from kintsugi.__main__ import main
+from kintsugi.cli.recordfile import RecordWriter
 from kintsugi.core.advisor.saved import saved_head
 from tests.unit.advisor.stage import Load, Stage, fixed
 from tests.unit.advisor.test_command_on_a_cluster import Server as OneFleet
@@ -60,6 +61,15 @@ def test_saved_pages_and_saved_objects_answer_together(folder: Path) -> None:
     assert states(found)["stalled"] == "suspect"
     assert states(found)["preemptions"] == "ok"
     assert states(found)["rope"] == "ok"
+
+
+def test_what_record_writes_is_read_as_the_same_pages_in_plain_text(folder: Path, tmp_path: Path) -> None:
+    plain = (folder / "pages").read_text(encoding="utf-8")
+    with RecordWriter(tmp_path / "hour.gz") as writer:
+        writer.write(plain + saved_head("main", "main-1", 1e6, {"uid": "u", "failed": "refused"}))
+    assert only(run("--from", str(tmp_path / "hour.gz"), "-o", "json")) == only(
+        run("--from", str(folder / "pages"), "-o", "json")
+    )
 
 
 def test_pages_alone_leave_the_spec_unknown(folder: Path) -> None:
