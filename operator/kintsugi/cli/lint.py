@@ -15,12 +15,14 @@ from kintsugi.core.catalog.catalog import Catalog
 from kintsugi.core.catalog.load import CatalogInvalid, builtin, extended
 from kintsugi.core.preflight.check import check
 from kintsugi.core.preflight.facts import Facts
-from kintsugi.core.preflight.finding import Finding, sort_key
+from kintsugi.core.preflight.finding import Finding, Severity, sort_key
 from kintsugi.core.preflight.view import mapping
 
 KIND: Final = "DeepSeekV4Deployment"
 STDIN: Final = "-"
 ERRORS, UNREADABLE = 1, 2
+Seen = dict[tuple[str | None, str], tuple[str, Document]]
+"""By namespace and name of a deployment: the file and document where it stands first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def run(files: Iterable[str], catalog: Catalog | None = None) -> Result:
     objects = [document.raw for _, document in read]
     found: list[Located] = []
     checked = 0
+    seen: Seen = {}
     for name, document in read:
         where = f"{_shown(name)}: document {document.index}"
         if not isinstance(document.raw, dict):
@@ -116,6 +119,8 @@ def run(files: Iterable[str], catalog: Catalog | None = None) -> Result:
         else:
             checked += 1
             found += _located(name, document, _facts(document.raw, objects), catalog)
+            if (again := _again(name, document, seen)) is not None:
+                found.append(again)
     if not checked and not unreadable:
         unreadable.append(f"no {KIND} in {', '.join(map(_shown, files))}")
     return Result(checked, tuple(found), tuple(unreadable), tuple(notes))
@@ -130,6 +135,25 @@ def _located(name: str, document: Document, facts: Facts, catalog: Catalog | Non
         text = f"{double.path} stands twice, first in line {double.first_line}: the first value is lost in silence"
         finding = Finding("Error", "DuplicateKey", double.path, text, "keep one of them")
         yield Located(finding, _shown(name), document, double.line, 1)
+
+
+def _again(name: str, document: Document, seen: Seen) -> Located | None:
+    """A finding where a deployment of that namespace and name stands before. In one file it is an error; in two it may be
+    meant for two clusters."""
+    called, namespace = _identity_of(document.raw)
+    if called is None:
+        return None
+    file, first = seen.setdefault((namespace, called), (name, document))
+    if (file, first.index, first.item) == (name, document.index, document.item):
+        return None
+    whose = f"{namespace}/{called}" if namespace else called
+    where = f"{_shown(file)}:{first.place('metadata.name')[0]}"
+    text = f"{whose} stands twice, first in {where}: in one cluster the later overwrites the earlier"
+    cure = "give them different names, or keep one"
+    severity: Severity = "Error" if file == name else "Warning"
+    line, column = document.place("metadata.name")
+    finding = Finding(severity, "DuplicateObject", "metadata.name", text, cure)
+    return Located(finding, _shown(name), document, line, column)
 
 
 def _identity(raw: dict[str, Any]) -> Iterator[Finding]:

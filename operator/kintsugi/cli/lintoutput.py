@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 DUPLICATE_KEY: Final = ("DuplicateKey", "A key that stands twice in one mapping of a file.")
+DUPLICATE_OBJECT: Final = (
+    "DuplicateObject",
+    "Two deployments of one namespace and name; a warning where they stand in two files.",
+)
 _COLOURS: Final = {"Error": "red", "Warning": "yellow"}
 
 
@@ -61,7 +65,7 @@ def _counted(found: "list[Located]", word: str) -> str:
 
 def rules(output: str) -> str:
     """Every rule."""
-    summaries = [*STRUCTURAL.items(), DUPLICATE_KEY]
+    summaries = [*STRUCTURAL.items(), DUPLICATE_KEY, DUPLICATE_OBJECT]
     entries = [{"name": n, "severity": "Error", "summary": s} for n, s in summaries if n != "UnknownRule"]
     entries += [{"name": "UnknownRule", "severity": "Warning", "summary": STRUCTURAL["UnknownRule"]}]
     entries += [{"name": r.name, "severity": r.severity, "summary": r.summary, "why": r.why} for r in RULES]
@@ -106,7 +110,7 @@ def sarif(result: "Result") -> dict[str, Any]:
 def _described() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         _rule(name, "Warning" if name == "UnknownRule" else "Error", summary)
-        for name, summary in (*STRUCTURAL.items(), DUPLICATE_KEY)
+        for name, summary in (*STRUCTURAL.items(), DUPLICATE_KEY, DUPLICATE_OBJECT)
     ]
     for rule in RULES:
         entry = _rule(rule.name, rule.severity, rule.summary)

@@ -63,7 +63,14 @@ def test_other_kinds_are_skipped_with_a_note(tmp_path: Path) -> None:
 
 
 def test_items_of_a_list_are_checked_one_by_one(tmp_path: Path) -> None:
-    result = lint("-o", "json", written(tmp_path, {"kind": "List", "apiVersion": "v1", "items": [GOOD, BAD]}))
+    result = lint(
+        "-o",
+        "json",
+        written(
+            tmp_path,
+            {"kind": "List", "apiVersion": "v1", "items": [GOOD, {**BAD, "metadata": {"name": "b"}}]},
+        ),
+    )
     (finding,) = found(result)
     assert (finding["item"], finding["path"]) == (1, "spec.engine.args.blockSize")
     assert finding["line"] > 15
@@ -138,6 +145,28 @@ def test_a_key_that_stands_twice_is_an_error_with_both_lines() -> None:
     assert finding["line"] == 9
 
 
+def test_two_deployments_of_one_name_in_a_file_are_an_error_with_both_places(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD, GOOD)
+    result = lint("-o", "json", path)
+    assert result.exit_code == 1
+    (finding,) = found(result)
+    assert (finding["rule"], finding["path"]) == ("DuplicateObject", "metadata.name")
+    assert f"chat stands twice, first in {path}:4" in finding["message"]
+    assert (finding["file"], finding["document"], finding["line"]) == (path, 1, 12)
+
+
+def test_one_name_in_two_namespaces_is_no_double(tmp_path: Path) -> None:
+    other = {**GOOD, "metadata": {"name": "chat", "namespace": "b"}}
+    assert found(lint("-o", "json", written(tmp_path, GOOD, other))) == []
+
+
+def test_one_name_in_two_files_is_a_warning_since_they_may_be_for_two_clusters(tmp_path: Path) -> None:
+    first, second = written(tmp_path, GOOD, name="staging.yaml"), written(tmp_path, GOOD, name="live.yaml")
+    result = lint("-o", "json", first, second, second)
+    assert result.exit_code == 0
+    assert {(each["severity"], each["file"]) for each in found(result)} == {("Warning", second)}
+
+
 def test_merged_keys_are_no_doubles() -> None:
     text = """
 apiVersion: kintsugi.dev/v1alpha1
@@ -157,7 +186,7 @@ def test_dates_and_numbers_as_keys_are_texts_as_in_kubernetes() -> None:
     text = (
         yaml.safe_dump(GOOD)
         + "---\n"
-        + yaml.safe_dump(GOOD).replace("name: chat", "name: chat\n  annotations: {on: 2026-11-29, 8: x}")
+        + yaml.safe_dump(GOOD).replace("name: chat", "name: other\n  annotations: {on: 2026-11-29, 8: x}")
     )
     assert lint("-", stdin=text).exit_code == 0
 

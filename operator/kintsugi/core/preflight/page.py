@@ -110,6 +110,8 @@ admission webhook and by the operator before it makes a pod.
   marked *fixed* can't be allowed.
 - `kintsugi lint FILE…` exits 0 when clean or with warnings only, 1 with errors, 2 when a file is unreadable or holds no
   deployment. `-o json` and `-o sarif` are for programs; `-` reads standard input.
+- `kintsugi lint` also finds what only files show: a key that stands twice (`DuplicateKey`), and two deployments of one
+  namespace and name (`DuplicateObject`: an error in one file, a warning in two, which may be meant for two clusters).
 """
 
 
