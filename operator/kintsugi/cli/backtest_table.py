@@ -1,13 +1,21 @@
 """A backtest for people: incidents with their numbers, what would have been done, what held it back, what is unknown."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import click
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+PIPED_WIDTH: Final = 10_000
+"""Columns where no terminal says how many there are: every row is one line, for programs that look for words."""
+PROSE: Final = frozenset({"message", "why"})
+"""Columns whose text may go on in further lines."""
+LEAST_PROSE: Final = 30
+"""Fewer columns than this make no line of prose."""
 ENDED = {
     "recovered": "got well by itself",
     "restarted": "its process was restarted",
@@ -24,12 +32,12 @@ ACTIONS = {
 
 def show(found: Mapping[str, Any]) -> None:
     """Print the report."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
     if found["from"] is None:
         click.echo(f"{found['source']}: nothing to replay.")
         return
     click.echo(
-        f"{found['deployment']}: {len(found['instances'])} pod{'' if len(found['instances']) == 1 else 's'} from {_day(found['from'])} to {_day(found['to'])}, "
+        f"{found['deployment']}: {len(found['instances'])} pod{'' if len(found['instances']) == 1 else 's'} from {_day(found['from'])} to {_day(found['to'])} UTC, "
         f"{found['pages']} pages, a look every {found['everySeconds']:g} s"
     )
     for each in found["refused"]:
@@ -38,7 +46,7 @@ def show(found: Mapping[str, Any]) -> None:
     _table(
         console,
         "Would have been done",
-        ("time", "instance", "action", "for", "remedy"),
+        ("time (UTC)", "instance", "action", "for", "remedy"),
         (
             (_day(a["time"]), a["instance"], ACTIONS[a["action"]], a["trigger"], a["remedy"])
             for a in found["actions"]
@@ -47,9 +55,9 @@ def show(found: Mapping[str, Any]) -> None:
     _table(
         console,
         "Held back",
-        ("from", "to", "instance", "gate", "why"),
+        ("from (UTC)", "to", "instance", "gate", "why"),
         (
-            (_day(h["from"]), _time(h["to"]), h["instance"], h["gate"], h["message"])
+            (_day(h["from"]), _until(h["from"], h["to"]), h["instance"], h["gate"], h["message"])
             for h in found["withheld"]
         ),
     )
@@ -58,15 +66,21 @@ def show(found: Mapping[str, Any]) -> None:
         ("advice", "Advice: a replacement would not help"),
     ):
         rows = (
-            (_day(s["from"]), _time(s["to"]), s["instance"], f"{s['detector']}/{s['reason']}", s["message"])
+            (
+                _day(s["from"]),
+                _until(s["from"], s["to"]),
+                s["instance"],
+                f"{s['detector']}/{s['reason']}",
+                s["message"],
+            )
             for s in found[kind]
         )
-        _table(console, title, ("from", "to", "instance", "finding", "message"), rows)
+        _table(console, title, ("from (UTC)", "to", "instance", "finding", "message"), rows)
     _table(
         console,
         "Of whole pools",
-        ("from", "to", "pool", "finding"),
-        ((_day(p["from"]), _time(p["to"]), p["pool"], p["finding"]) for p in found["pools"]),
+        ("from (UTC)", "to", "pool", "finding"),
+        ((_day(p["from"]), _until(p["from"], p["to"]), p["pool"], p["finding"]) for p in found["pools"]),
     )
     candidates = found["falsePositiveCandidates"]
     for each in candidates:
@@ -90,7 +104,9 @@ def _incidents(console: Console, incidents: Iterable[Mapping[str, Any]]) -> None
         return
     for each in incidents:
         end = (
-            f"{_day(each['from'])} to {_time(each['to'])}" if each["to"] else f"from {_day(each['from'])} on"
+            f"{_day(each['from'])} to {_until(each['from'], each['to'])}"
+            if each["to"]
+            else f"from {_day(each['from'])} on"
         )
         console.print(
             f"\n{each['instance']} ({each['pool']}, {each['node'] or 'node unknown'}): {', '.join(each['reasons'])}, "
@@ -113,13 +129,38 @@ def _incidents(console: Console, incidents: Iterable[Mapping[str, Any]]) -> None
 
 
 def _table(console: Console, title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """A table whose names and times stay whole; a list where the terminal is too narrow for it."""
+    rows = list(rows)
+    if not rows:
+        return
+    whole = [name not in PROSE for name in columns]
+    if _least_width(columns, whole, rows) > console.width:
+        _list(title, columns, whole, rows)
+        return
     made = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
-    for name in columns:
-        made.add_column(name, overflow="fold", no_wrap=name in ("from", "to", "time", "gate"))
+    for name, kept in zip(columns, whole, strict=True):
+        made.add_column(name, overflow="fold", no_wrap=kept)
     for row in rows:
         made.add_row(*row)
-    if made.row_count:
-        console.print(made, markup=False)
+    console.print(made, markup=False)
+
+
+def _least_width(columns: Sequence[str], whole: Sequence[bool], rows: Sequence[Sequence[str]]) -> int:
+    """Terminal columns that the table needs: its names in full, its prose in short lines."""
+    widths = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
+    return sum(
+        (width if kept else min(width, LEAST_PROSE)) + 3 for width, kept in zip(widths, whole, strict=True)
+    )
+
+
+def _list(title: str, columns: Sequence[str], whole: Sequence[bool], rows: Sequence[Sequence[str]]) -> None:
+    """The same rows, each with its prose on lines of its own."""
+    click.echo(f"\n{title} ({', '.join(name for name, kept in zip(columns, whole, strict=True) if kept)})")
+    for row in rows:
+        click.echo("  ".join(cell for cell, kept in zip(row, whole, strict=True) if kept))
+        for name, cell, kept in zip(columns, row, whole, strict=True):
+            if not kept:
+                click.echo(f"    {name}: {cell}")
 
 
 def _day(stamp: str) -> str:
@@ -127,5 +168,6 @@ def _day(stamp: str) -> str:
     return stamp[:19].replace("T", " ")
 
 
-def _time(stamp: str) -> str:
-    return stamp[11:19]
+def _until(since: str, stamp: str) -> str:
+    """The end of a span: its time, after its date where that is not the day of `since`."""
+    return stamp[11:19] if stamp[:10] == since[:10] else _day(stamp)
