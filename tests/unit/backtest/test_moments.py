@@ -1,5 +1,8 @@
 """Looks become passes: each is used once, none is invented, and a hole in the history is no pass."""
 
+import pytest
+
+from kintsugi.core.advisor.saved import SavedInvalid
 from kintsugi.core.backtest.moments import in_order, moments, spacing
 from kintsugi.core.snapshot import Failed, Page
 from tests.unit.backtest.looks import look
@@ -73,3 +76,9 @@ def test_the_spacing_is_that_between_two_looks_at_one_instance() -> None:
 def test_looks_that_stand_a_little_too_late_are_put_in_their_place() -> None:
     times = [0.0, 10.0, 5.0, 20.0, 15.0, 90.0]
     assert [seen.time for seen in in_order([look(t) for t in times], 10.0)] == sorted(times)
+
+
+def test_looks_too_far_out_of_order_are_refused_with_the_cure() -> None:
+    looks = [look(1000.0, "a"), look(1900.0, "a"), look(1005.0, "b")]
+    with pytest.raises(SavedInvalid, match=r"look at b at 1005 stands 895 s too late.* several --from"):
+        list(in_order(looks, 60.0))

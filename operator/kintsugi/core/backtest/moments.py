@@ -9,6 +9,7 @@ from itertools import chain, islice
 from statistics import median
 from typing import Final
 
+from kintsugi.core.advisor.saved import SavedInvalid
 from kintsugi.core.backtest.observation import Observed
 from kintsugi.core.snapshot import Failed, Failure, Instance, Page
 
@@ -38,11 +39,16 @@ class _Row:
 
 
 def in_order(observations: Iterable[Observed], slack: float) -> Iterator[Observed]:
-    """By time, where none stands more than `slack` seconds too late."""
+    """By time. Raises SavedInvalid where one stands more than `slack` seconds too late: it would be left out."""
     heap: list[tuple[float, int, Observed]] = []
     newest = -math.inf
     for number, seen in enumerate(observations):
         newest = max(newest, seen.time)
+        if seen.time < newest - slack:
+            raise SavedInvalid(
+                f"the look at {seen.instance.name} at {seen.time:.0f} stands {newest - seen.time:.0f} s too late, behind "
+                f"one at {newest:.0f}: put the pages in the order of their time, or give the parts as several --from"
+            )
         heapq.heappush(heap, (seen.time, number, seen))
         while heap and heap[0][0] <= newest - slack:
             yield heapq.heappop(heap)[2]
