@@ -4,6 +4,7 @@ The official client finds the server, its certificates and our credentials; its 
 """
 
 import asyncio
+import binascii
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -17,10 +18,13 @@ from urllib.parse import quote, urlencode
 import kubernetes.client
 import kubernetes.config
 import urllib3
+import yaml
+from kubernetes.config import KUBE_CONFIG_DEFAULT_LOCATION
 
 from kintsugi import __version__
 from kintsugi.adapters.kube.errors import error_of
 from kintsugi.core import names
+from kintsugi.core.secrecy import sendable
 from kintsugi.ports.audit import ATTEMPT
 from kintsugi.ports.blocking import run_blocking_on
 from kintsugi.ports.errors import PortError, Unavailable
@@ -35,6 +39,8 @@ JSON_TYPE: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+NOT_SENDABLE: Final = "it holds a line break, or another character that no token has"
 
 CONNECT_TIMEOUT: Final = 5.0
 REQUEST_TIMEOUT: Final = 15.0
@@ -80,7 +86,7 @@ def load_configuration(
 ) -> kubernetes.client.Configuration:
     """In-cluster credentials where there are any and no kubeconfig is named; else the kubeconfig.
 
-    Raises `kubernetes.config.ConfigException` where neither is to be had.
+    Raises `kubernetes.config.ConfigException` where neither is to be had, or the kubeconfig is damaged.
     """
     configuration = kubernetes.client.Configuration()
     if kubeconfig is None:
@@ -89,10 +95,35 @@ def load_configuration(
             return configuration
         except kubernetes.config.ConfigException:
             log.debug("not in a cluster, so a kubeconfig is looked for")
-    kubernetes.config.load_kube_config(
-        kubeconfig, context, client_configuration=configuration, persist_config=False
-    )
+    where = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
+    try:
+        kubernetes.config.load_kube_config(
+            kubeconfig, context, client_configuration=configuration, persist_config=False
+        )
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise kubernetes.config.ConfigException(
+            f"{where} can't be read as a kubeconfig ({_fault(error)})"
+        ) from None
+    if not _sendable(configuration):
+        raise kubernetes.config.ConfigException(f"{where} holds a token that can't be sent: {NOT_SENDABLE}")
     return configuration
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong with a kubeconfig, in words that hold nothing of its text: secrets stand in it."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: no YAML"
+    if isinstance(error, yaml.YAMLError | UnicodeError):
+        return "no text, or no YAML"
+    if isinstance(error, binascii.Error):
+        return "a certificate or key in it is no base64"
+    return "its fields are not those of one"
+
+
+def _sendable(configuration: kubernetes.client.Configuration) -> bool:
+    settings: Mapping[str, Any] = configuration.auth_settings()
+    words = [word for each in settings.values() for word in str(each["value"] or "").split(" ") if word]
+    return all(sendable(word) for word in words)
 
 
 class KubeClient:
@@ -197,6 +228,8 @@ class KubeClient:
     def _credentials(self) -> dict[str, str]:
         """The Authorization header; a token near its end is read again by the official client's own hook."""
         settings: Mapping[str, Any] = self._configuration.auth_settings()
+        if not _sendable(self._configuration):
+            raise Unavailable(f"our token can't be sent: {NOT_SENDABLE}")
         return {each["key"]: each["value"] for each in settings.values() if each["value"]}
 
     def _heed(self, request: Request, headers: Mapping[str, str]) -> None:
