@@ -86,6 +86,12 @@ def test_where_there_is_one_pool_everything_belongs_to_it() -> None:
         ("x 1\n", None),
         ("# HELP process_start_time_seconds x\n", None),
         ("process_start_time_seconds soon\n", None),
+        ("process_start_time_seconds 1.7e9 1767226900000\n", 1.7e9),
+        ('process_start_time_seconds{job="a b"} 1.7e9', 1.7e9),
+        ("process_start_time_seconds_created 5\nprocess_start_time_seconds 7\n", 7.0),
+        ("process_start_time_seconds NaN\n", None),
+        ("process_start_time_seconds inf\n", None),
+        ("process_start_time_seconds 1e300\n", None),
         ("", None),
     ],
 )

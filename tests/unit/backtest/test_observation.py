@@ -85,3 +85,19 @@ def test_the_advisor_reads_the_same_files_and_skips_looks_without_a_page() -> No
 def test_a_fact_that_is_no_number_is_named_with_its_page() -> None:
     with pytest.raises(SavedInvalid, match=r"the page of e-0 at 5: started=noon is no number"):
         observed(SavedPage("short", "e-0", 5.0, PAGE, {"uid": "u", "started": "noon"}))
+
+
+@pytest.mark.parametrize(
+    "key", ["restarts", "seqs", "started", "since", "created", "ended", "exit", "scheduled"]
+)
+@pytest.mark.parametrize("value", ["inf", "nan", "-inf", "1e300"])
+def test_a_fact_that_no_pod_can_have_is_named_with_its_page(key: str, value: str) -> None:
+    facts = {"uid": "u", "ended": "5", key: value}
+    with pytest.raises(SavedInvalid, match=f"the page of e-0 at 5: {key}={value} is no number"):
+        observed(SavedPage("short", "e-0", 5.0, PAGE, facts))
+
+
+@pytest.mark.parametrize("time", ["inf", "nan", "1e15", "1767226900000"])
+def test_a_page_of_no_time_that_can_be_is_refused(time: str) -> None:
+    with pytest.raises(SavedInvalid, match=r"must be epoch seconds \(not milliseconds\)"):
+        list(saved_pages([f"# kintsugi-page time={time} instance=e-0\n"], "record"))

@@ -8,7 +8,6 @@ more of the pod on the same line (`uid=`, `started=` …, see `core.backtest.obs
 no page to read.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from typing import Final
 
 MARK: Final = "# kintsugi-page"
 _FIELD: Final = re.compile(r"([a-z]+)=(\S+)")
+LATEST: Final = 1e11
+"""Epoch seconds in the year 5138: what is later was not meant in seconds."""
 EXAMPLE: Final = f"{MARK} time=1795961743 pool=short instance=chat-short-0"
 
 
@@ -77,7 +78,7 @@ def _head(line: str, where: str) -> SavedPage:
     said = dict(_FIELD.findall(line[len(MARK) :]))
     time = _seconds(said.get("time", ""))
     if time is None:
-        raise SavedInvalid(f"{where}: time= must be epoch seconds, as in '{EXAMPLE}'")
+        raise SavedInvalid(f"{where}: time= must be epoch seconds (not milliseconds), as in '{EXAMPLE}'")
     if not said.get("instance"):
         raise SavedInvalid(f"{where}: instance= is missing, as in '{EXAMPLE}'")
     facts = {key: value for key, value in said.items() if key not in ("time", "pool", "instance")}
@@ -89,4 +90,4 @@ def _seconds(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return number if 0 <= number <= LATEST else None

@@ -1,13 +1,18 @@
 """What a page tells of its pod, where nothing else does: which process it is, and since when it can have served."""
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kintsugi.core.advisor.saved import LATEST
 from kintsugi.core.backtest.observation import Observed
 from kintsugi.core.snapshot import Page
 
 START: Final = "process_start_time_seconds"
+_VALUE: Final = re.compile(r"(?:\{.*\})?[ \t]+(\S+)")
+"""The value is the second word; a time may follow it."""
 SURELY_SERVING: Final = 7200.0
 """A process this much older than the history's beginning was past its start and its warm-up by then. Seconds; above
 the longest start budget that the model catalog leads to."""
@@ -87,11 +92,20 @@ def _moved(process: _Process | None, page: Page, begin: float) -> _Process:
 
 def process_start(text: str) -> float | None:
     """The process's start on a page, in epoch seconds; None where it does not stand there."""
-    at = 0 if text.startswith(START) else text.find(f"\n{START}") + 1
-    if at == 0 and not text.startswith(START):
-        return None
-    line = text[at : text.find("\n", at)]
+    at = text.find(START)
+    while at >= 0:
+        end = text.find("\n", at)
+        line = text[at : end if end >= 0 else len(text)]
+        found = _VALUE.match(line, len(START)) if at == 0 or text[at - 1] == "\n" else None
+        number = _number(found[1]) if found else math.nan
+        if 0 <= number <= LATEST:
+            return number
+        at = text.find(START, at + 1)
+    return None
+
+
+def _number(text: str) -> float:
     try:
-        return float(line.rpartition(" ")[2])
+        return float(text)
     except ValueError:
-        return None
+        return math.nan

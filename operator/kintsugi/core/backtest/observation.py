@@ -5,12 +5,13 @@ The facts of `kintsugi record` are the pod's own, as the API server gave them. A
 direction that delays a verdict, and said (`Observed.assumed`).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
-from kintsugi.core.advisor.saved import SavedInvalid, SavedPage
+from kintsugi.core.advisor.saved import LATEST, SavedInvalid, SavedPage
 from kintsugi.core.snapshot import (
     LONGEST_PROMPT,
     Device,
@@ -155,9 +156,12 @@ def _number(page: SavedPage, key: str) -> float | None:
     if text is None:
         return None
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        where = f"the page of {page.instance} at {page.time:.0f}"
-        raise SavedInvalid(
-            f"{where}: {key}={text} is no number: record it anew, or remove the word"
-        ) from None
+        number = math.nan
+    if abs(number) <= LATEST:
+        return number
+    where = f"the page of {page.instance} at {page.time:.0f}"
+    raise SavedInvalid(
+        f"{where}: {key}={text[:40]} is no number that it can be: record it anew, or remove the word"
+    )
