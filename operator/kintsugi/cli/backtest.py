@@ -12,10 +12,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from kintsugi.adapters.clock import SystemClock
 from kintsugi.api.effective import pools_of
 from kintsugi.api.fields import unknown_field_problems
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
+from kintsugi.cli.backtest_source import bounds, scraped
 from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.cli.recordfile import RecordFile
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage
@@ -115,19 +115,21 @@ def backtest(manifest: Path, sources: tuple[Path, ...], output: str, plot: Path 
     if sources and said["prometheus"]:
         raise click.UsageError("give either --from or --prometheus")
     files = [RecordFile(path) for path in _files(sources)]
+    notes: list[str] = []
     if sources:
         looks, source = _recorded(files), ", ".join(str(path) for path in sources)
         done = _share_of(files)
     else:
-        first, last = _bounds(said)
-        looks, source = _scraped(policy, said, first, last)
+        first, last = bounds(said)
+        looks, source, notes = scraped(policy, said, first, last)
         done = _share_of_time(first, last)
     try:
         made = _replayed(policy, looks, said, done, source)
     except (Unusable, SavedInvalid, Ambiguous, PortError, OSError) as error:
         raise Failed(str(error)) from error
     document = report(made, source)
-    document["notes"] = [f"{f.path} ends in the middle of a page, which is left out" for f in files if f.cut]
+    cut = [f"{f.path} ends in the middle of a page, which is left out" for f in files if f.cut]
+    document["notes"] = [*cut, *notes]
     if plot is not None:
         from kintsugi.cli.backtest_plot import draw
 
@@ -215,28 +217,3 @@ def _share_of(files: Sequence[RecordFile]) -> Callable[[float], float]:
 
 def _share_of_time(first: float, last: float) -> Callable[[float], float]:
     return lambda now: (now - first) / (last - first)
-
-
-def _bounds(said: dict[str, Any]) -> tuple[float, float]:
-    last = said["until"].timestamp() if said["until"] else SystemClock().now()
-    return last - said["since"], last
-
-
-def _scraped(
-    policy: DeepSeekV4Deployment, said: dict[str, Any], first: float, last: float
-) -> tuple[Iterator[SavedPage], str]:
-    from kintsugi.adapters.prometheus import PrometheusHistory
-
-    configured = policy.spec.monitoring.prometheus
-    url = said["prometheus"] or configured.url
-    if not url:
-        raise click.UsageError("say where the history is: --from FILE, or --prometheus URL")
-    if not re.match(r"https?://", url):
-        raise click.BadParameter(f"{url!r} must begin with http:// or https://", param_hint="--prometheus")
-    token = said["token_file"].read_text(encoding="utf-8").strip() if said["token_file"] else ""
-    selector = (said["selector"] or "").strip().strip("{}")
-    if not selector:
-        selector = f'pod=~"{re.escape(policy.metadata.name)}-.*"'.replace("\\", "\\\\")
-    namespace = said["namespace"] or policy.metadata.namespace or ""
-    history = PrometheusHistory(url, configured.metric_prefix, token)
-    return history.looks(first, last, namespace, selector), url
