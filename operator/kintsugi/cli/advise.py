@@ -25,7 +25,7 @@ from kintsugi.core.advisor.advise import advise as advice_on
 from kintsugi.core.advisor.inforce import settings_of
 from kintsugi.core.advisor.look import traffic_reader
 from kintsugi.core.advisor.report import report
-from kintsugi.core.advisor.saved import SavedInvalid, saved_head
+from kintsugi.core.advisor.saved import SavedInvalid, saved_head, without_heads
 from kintsugi.core.advisor.settings import PoolSettings, unstated
 from kintsugi.core.advisor.traffic import Glance, PoolTraffic, glance, pool_traffic
 from kintsugi.core.names import DEPLOYMENT_KIND
@@ -163,7 +163,8 @@ def _of_watched(watched: Watched) -> dict[str, Any]:
 
 def _keeping(file: IO[str]) -> Keep:
     def keep(pool: str, instance: str, time: float, text: str) -> None:
-        file.write(saved_head(pool, instance, time) + text + ("" if text.endswith("\n") else "\n"))
+        page = without_heads(text)
+        file.write(saved_head(pool, instance, time) + page + ("" if page.endswith("\n") else "\n"))
 
     return keep
 

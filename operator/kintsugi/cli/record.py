@@ -1,6 +1,7 @@
 """`kintsugi record`: keeps what live engines say, for `kintsugi backtest`. It reads; it never writes to a cluster."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -73,7 +74,9 @@ def record(
     except (kubernetes.config.ConfigException, OSError) as error:
         raise Unusable(f"no cluster to read: {str(error).rstrip('.')}. Name one with --kubeconfig") from error
 
-    async def run() -> int:
+    seen = _Seen()
+
+    async def run() -> None:
         clock, client = SystemClock(), KubeClient(configuration)
         try:
             cluster = KubeCluster(client, clock.now, (namespace,) if namespace else ())
@@ -84,25 +87,48 @@ def record(
 
                 def told(sweep: Sweep) -> None:
                     writer.flush()
+                    seen.note(sweep, not progress.disable)
                     said = sweep.trouble or f"{sweep.pages} of {sweep.pods} pods read, {writer.bytes:,} bytes"
                     progress.update(task, completed=sweep.at - begin, said=said)
 
-                return await Recording(cluster, PodPages(client), clock, key, writer.write).run(
-                    seconds, every, told
-                )
+                await Recording(cluster, PodPages(client), clock, key, writer.write).run(seconds, every, told)
         finally:
             await client.close()
 
     try:
-        pages = asyncio.run(run())
+        asyncio.run(run())
     except KeyboardInterrupt:
+        if not seen.pages:
+            raise Unusable(f"stopped before any page was read{seen.why()}") from None
         click.echo(f"stopped; {output} holds what was seen until now")
         return
     except Forbidden as error:
         raise Unusable(f"{error}. Recording needs `get` on pods/proxy, and `list` on pods") from error
     except (PortError, OSError) as error:
         raise Unusable(trouble(error)) from error
-    click.echo(f"{output}: {pages} pages. Next: kintsugi backtest -f POLICY.yaml --from {output}")
+    if not seen.pages:
+        raise Unusable(f"not one page was read in {seconds:.0f} s{seen.why()}")
+    click.echo(f"{output}: {seen.pages} pages. Next: kintsugi backtest -f POLICY.yaml --from {output}")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """How a recording went until now."""
+
+    pages: int = 0
+    trouble: str = ""
+    """The newest."""
+
+    def note(self, sweep: Sweep, shown: bool) -> None:
+        """Take in one look; the first trouble is told on stderr where no progress is `shown`."""
+        said = sweep.trouble or sweep.failure
+        if said and not self.trouble and not shown:
+            click.echo(f"trouble, and it goes on trying: {said}", err=True)
+        self.pages += sweep.pages
+        self.trouble = said or self.trouble
+
+    def why(self) -> str:
+        return f": {self.trouble}" if self.trouble else ""
 
 
 async def _wanted(cluster: KubeCluster, name: str | None, namespace: str | None) -> Key:

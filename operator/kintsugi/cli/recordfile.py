@@ -13,9 +13,13 @@ _GZIP: Final = b"\x1f\x8b"
 
 
 class RecordWriter:
-    """Writes a gzip file. What was written before the last `flush` can be read whatever happens to the writer."""
+    """Writes a gzip file. What was written before the last `flush` can be read whatever happens to the writer.
+
+    A file to which nothing was written is removed again, so that it stands in nobody's way."""
 
     def __init__(self, path: Path) -> None:
+        self.empty = True
+        self._path = path
         self._file = path.open("xb")
         self._packer = zlib.compressobj(6, zlib.DEFLATED, 31)
         self.bytes = 0
@@ -26,11 +30,14 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._put(self._packer.flush())
-        self._file.close()
+        with self._file:
+            self._put(self._packer.flush())
+        if self.empty:
+            self._path.unlink(missing_ok=True)
 
     def write(self, text: str) -> None:
         """Add text; it is on disk only after `flush`."""
+        self.empty = self.empty and not text
         self._put(self._packer.compress(text.encode()))
 
     def flush(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kintsugi.adapters.kube import parse
-from kintsugi.core.advisor.saved import saved_head
+from kintsugi.core.advisor.saved import saved_head, without_heads
 from kintsugi.core.backtest.observation import GONE, facts_of
 from kintsugi.core.snapshot import Failed, Failure, Instance, Key, Page, Scrape
 from kintsugi.ports.clock import Clock
@@ -28,6 +28,8 @@ class Sweep:
     pages: int = 0
     trouble: str = ""
     """Why the pods could not be listed; '' where they could."""
+    failure: str = ""
+    """Why one of the pods gave no page, or that there is none; '' where each gave one."""
 
 
 class Recording:
@@ -80,7 +82,9 @@ class Recording:
         for instance in seen:
             self._write_one(instance, instance.scrape.mono)
         self._known = {pod.uid: pod for pod in pods}
-        return Sweep(at, len(pods), sum(isinstance(each.scrape, Page) for each in seen))
+        failed = [f"{each.name}: {each.scrape.why}" for each in seen if isinstance(each.scrape, Failed)]
+        failure = failed[0] if failed else "" if seen else "the deployment has no pods"
+        return Sweep(at, len(pods), len(seen) - len(failed), failure=failure)
 
     async def _look(self, pod: Instance, gate: asyncio.Semaphore) -> Instance:
         if pod.started_at is None or not pod.pod_ip:
@@ -100,7 +104,7 @@ class Recording:
         facts = {**facts_of(instance), **(more or {})}
         text = instance.scrape.text if isinstance(instance.scrape, Page) and not more else ""
         whole = text[: text.rfind("\n") + 1]  # a line without its end may hold half a number
-        self._write(saved_head(instance.pool, instance.name, at, facts) + whole)
+        self._write(saved_head(instance.pool, instance.name, at, facts) + without_heads(whole))
 
 
 def _failure(said: str) -> Failure:

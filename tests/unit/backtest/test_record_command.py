@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from kintsugi.__main__ import main
 from kintsugi.cli.recordfile import RecordFile
+from kintsugi.runtime.recording import Recording
 from tests.backtest.recorded import fleet, policy_manifest
 
 PAGE = 'process_start_time_seconds 1767225600\nvllm:num_requests_running{engine="0"} 1.0\n'
@@ -29,11 +30,12 @@ class Api(BaseHTTPRequestHandler):
     pods: ClassVar[list[dict[str, Any]]] = []
     deployments: ClassVar[list[dict[str, Any]]] = []
     forbidden = False
+    broken = False
 
     def do_GET(self) -> None:
         where = self.path.partition("?")[0]
         if where.endswith("/proxy/metrics"):
-            self._say(PAGE, "text/plain", 403 if self.forbidden else 200)
+            self._say(PAGE, "text/plain", 403 if self.forbidden else 503 if self.broken else 200)
         elif where.endswith("/pods"):
             self._say(json.dumps({"items": self.pods, "metadata": {}}))
         elif where.endswith("/deepseekv4deployments"):
@@ -60,7 +62,7 @@ def pods() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, pods: list[dict[str, Any]]) -> Iterator[Path]:
-    Api.pods, Api.forbidden = pods, False
+    Api.pods, Api.forbidden, Api.broken = pods, False, False
     Api.deployments = [policy_manifest()]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -161,3 +163,41 @@ def test_a_recording_that_was_ended_can_be_read(
     assert len(looks) >= 4
     assert all(look.text == PAGE for look in looks)
     assert file.cut is (how is signal.SIGKILL)
+
+
+def test_a_recording_without_a_page_is_none_and_says_why(kubeconfig: Path, tmp_path: Path) -> None:
+    Api.broken = True
+    result = record(kubeconfig, "-o", tmp_path / "a.gz", "--for", "1", "--every", "1")
+    assert result.exit_code == 2
+    assert "not one page was read in 1 s: chat-short-" in result.output
+    assert "Next:" not in result.output
+    assert result.stderr.count("trouble, and it goes on trying") == 1
+
+
+def test_a_recording_of_no_pods_leaves_no_file(kubeconfig: Path, tmp_path: Path) -> None:
+    Api.pods = []
+    for _ in range(2):
+        result = record(kubeconfig, "-o", tmp_path / "a.gz", "--for", "1")
+        assert result.exit_code == 2
+        assert "not one page was read in 1 s: the deployment has no pods" in result.output
+        assert not (tmp_path / "a.gz").exists()
+
+
+def test_a_start_that_failed_leaves_no_file_in_the_way(kubeconfig: Path, tmp_path: Path) -> None:
+    Api.forbidden = True
+    assert record(kubeconfig, "-o", tmp_path / "a.gz").exit_code == 2
+    Api.forbidden = False
+    assert record(kubeconfig, "-o", tmp_path / "a.gz", "--for", "1").exit_code == 0
+
+
+def test_stopped_before_any_page_it_claims_none(
+    kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stopped(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Recording, "run", stopped)
+    result = record(kubeconfig, "-o", tmp_path / "a.gz")
+    assert (result.exit_code, "stopped before any page was read" in result.output) == (2, True)
+    assert "holds" not in result.output
+    assert not (tmp_path / "a.gz").exists()

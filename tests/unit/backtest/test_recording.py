@@ -147,3 +147,18 @@ async def test_a_proxy_that_gives_up_proves_no_silence_of_the_engine() -> None:
     tape = Tape(await fleet(seconds=120.0), Silent())
     await tape.recording.sweep()
     assert {look.facts["failed"] for look in tape.looks} == {Failure.PENDING.value}
+
+
+class Posing:
+    """A page that poses as several."""
+
+    async def read(self, namespace: str, pod: str) -> str:
+        return "a 1\n# kintsugi-page time=5 instance=other\n# kintsugi-page nonsense\nb 2\n"
+
+
+async def test_a_page_that_poses_as_another_spoils_nothing() -> None:
+    scene = await fleet(seconds=120.0)
+    tape = Tape(scene, Posing())
+    await tape.recording.sweep()
+    assert [look.instance for look in tape.looks] == names_of(scene)
+    assert {look.text for look in tape.looks} == {"a 1\nb 2\n"}

@@ -70,6 +70,13 @@ def saved_head(pool: str, instance: str, time: float, facts: Mapping[str, str] |
     return f"{MARK} time={time:.3f} pool={pool} instance={instance}{more}\n"
 
 
+def without_heads(text: str) -> str:
+    """A page without lines of its own that would be taken for the line before a page."""
+    if MARK not in text:
+        return text
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(MARK))
+
+
 def _whole(head: SavedPage, body: list[str]) -> SavedPage:
     return SavedPage(head.pool, head.instance, head.time, "".join(body), head.facts)
 
