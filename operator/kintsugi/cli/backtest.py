@@ -128,8 +128,7 @@ def backtest(manifest: Path, sources: tuple[Path, ...], output: str, plot: Path 
     except (Unusable, SavedInvalid, Ambiguous, PortError, OSError) as error:
         raise Failed(str(error)) from error
     document = report(made, source)
-    cut = [f"{f.path} ends in the middle of a page, which is left out" for f in files if f.cut]
-    document["notes"] = [*cut, *notes]
+    document["notes"] = [*(file.note for file in files if file.note), *notes]
     if plot is not None:
         from kintsugi.cli.backtest_plot import draw
 
@@ -212,7 +211,7 @@ def _recorded(files: list[RecordFile]) -> Iterator[SavedPage]:
 
 def _share_of(files: Sequence[RecordFile]) -> Callable[[float], float]:
     size = sum(file.path.stat().st_size for file in files) or 1
-    return lambda now: sum(file.read for file in files) / size
+    return lambda now: min(1.0, sum(file.read for file in files) / size)
 
 
 def _share_of_time(first: float, last: float) -> Callable[[float], float]:

@@ -1,14 +1,15 @@
-"""Files of saved pages: gzip or plain, and readable up to the last whole page where the writing was interrupted."""
+"""Files of saved pages: gzip or plain, and readable as far as they are whole: up to a cut, and around a damage."""
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import BinaryIO, Final, Self
 
+from kintsugi.cli.gunzip import CHUNK, Run
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage, saved_looks
 
-CHUNK: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -51,70 +52,85 @@ class RecordWriter:
 
 
 class RecordFile:
-    """One file of saved pages. `cut` is True once its looks were read and it turned out to end in the middle."""
+    """One file of saved pages, read as far as it can be. Once its looks were read, `note` says what was left out."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.cut = False
+        """It ends in the middle."""
+        self.damage = ""
+        """What is wrong in the middle of it."""
         self.read = 0
         """Bytes read so far."""
 
+    @property
+    def note(self) -> str:
+        """What is to be said of it; '' = it is whole."""
+        if self.damage:
+            return f"{self.path} is damaged ({self.damage}): the pages near the damage are left out, or may be wrong"
+        return f"{self.path} ends in the middle of a page, which is left out" if self.cut else ""
+
     def looks(self) -> Iterator[SavedPage]:
-        """Every look in it; the last page of a file that ends in the middle is left out. Raises SavedInvalid, OSError."""
+        """Every look in it; the last page before a cut or a damage is left out. Raises SavedInvalid, OSError."""
+        with self.path.open("rb") as file:
+            if file.read(2) != _GZIP:
+                file.seek(0)
+                yield from saved_looks(_lines(self._plain(file), self.path, lambda: True), str(self.path))
+                return
+            start: int | None = 0
+            some = False
+            while start is not None:
+                run = Run(file, start)
+                for look in self._looks_of(run):
+                    some = True
+                    yield look
+                self.damage = self.damage or run.damage
+                self.cut = not run.whole
+                self.read = max(self.read, file.tell())
+                start = run.next
+        if self.damage and not some:
+            raise SavedInvalid(f"{self.path}: is damaged ({self.damage}): record it anew")
+
+    def _looks_of(self, run: Run) -> Iterator[SavedPage]:
         held: SavedPage | None = None
-        for look in saved_looks(self._lines(), str(self.path)):
+        pieces = self._counted(run)
+        try:
+            for look in saved_looks(_lines(pieces, self.path, lambda: run.whole), str(self.path)):
+                if held is not None:
+                    yield held
+                held = look
+        except SavedInvalid:
+            deque(pieces, 0)  # only at its end does a run know whether it is damaged
+            if run.whole and not run.damage:
+                raise
             if held is not None:
                 yield held
-            held = look
-        if held is not None and not self.cut:
+            return
+        if held is not None and run.whole:
             yield held
 
-    def _lines(self) -> Iterator[str]:
-        rest = ""
-        try:
-            for piece in self._pieces():
-                lines = (rest + piece).split("\n")
-                rest = lines.pop()
-                for line in lines:
-                    yield line + "\n"
-        except UnicodeDecodeError as error:
-            raise SavedInvalid(f"{self.path}: is no text and no gzip file: {error.reason}") from error
-        if rest:
-            yield rest
+    def _counted(self, run: Run) -> Iterator[bytes]:
+        for piece in run.pieces():
+            self.read = max(self.read, run.at)
+            yield piece
 
-    def _pieces(self) -> Iterator[str]:
-        """Its text, piece by piece, each of whole characters."""
-        rest = b""
-        for raw in self._raw():
-            whole = rest + raw
-            end = whole.rfind(b"\n") + 1
-            rest = whole[end:]
-            yield whole[:end].decode()
-        yield rest.decode(errors="replace" if self.cut else "strict")
-
-    def _raw(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            chunks = self._counted(iter(lambda: file.read(CHUNK), b""))
-            try:
-                yield from self._unpacked(chunks) if packed else chunks
-            except zlib.error as error:
-                raise SavedInvalid(f"{self.path}: is damaged ({error}): record it anew") from error
-
-    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        for chunk in chunks:
+    def _plain(self, file: BinaryIO) -> Iterator[bytes]:
+        while chunk := file.read(CHUNK):
             self.read += len(chunk)
             yield chunk
 
-    def _unpacked(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Members of a gzip file one after the other, as `cat` joins them."""
-        unpacker = zlib.decompressobj(31)
-        for chunk in chunks:
-            left = chunk
-            while left:
-                if unpacker.eof:
-                    unpacker = zlib.decompressobj(31)
-                yield unpacker.decompress(left)
-                left = unpacker.unused_data
-        self.cut = not unpacker.eof
+
+def _lines(pieces: Iterable[bytes], path: Path, whole: Callable[[], bool]) -> Iterator[str]:
+    """Lines with their ends. Raises SavedInvalid where they are no text; half a line at the end of what is not `whole`,
+    asked once the pieces were read, may be anything."""
+    rest = b""
+    try:
+        for piece in pieces:
+            lines = (rest + piece).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                yield line.decode() + "\n"
+        if rest:
+            yield rest.decode(errors="strict" if whole() else "replace")
+    except UnicodeDecodeError as error:
+        raise SavedInvalid(f"{path}: is no text and no gzip file: {error.reason}") from error

@@ -69,13 +69,57 @@ def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
     assert times(tmp_path / "a.txt") == ([], False)
 
 
-def test_a_damaged_file_is_told_from_a_short_one(tmp_path: Path) -> None:
+def test_a_damaged_file_is_read_to_the_damage_and_said_to_be_damaged(tmp_path: Path) -> None:
     whole = bytearray(written(tmp_path / "a.gz", 40))
     middle = len(whole) // 2
     whole[middle : middle + 40] = b"\xff" * 40
     (tmp_path / "b.gz").write_bytes(bytes(whole))
-    with pytest.raises(SavedInvalid, match="is damaged"):
-        times(tmp_path / "b.gz")
+    file = RecordFile(tmp_path / "b.gz")
+    found = [look.time for look in file.looks()]
+    assert found == [float(n) for n in range(len(found))]
+    assert 10 < len(found) < 25
+    assert f"{tmp_path / 'b.gz'} is damaged (" in file.note
+
+
+@pytest.mark.parametrize("place", range(12, 1500, 37))
+def test_one_flipped_byte_costs_no_page_well_before_it(tmp_path: Path, place: int) -> None:
+    whole = bytearray(written(tmp_path / "a.gz", 40))
+    at = place % len(whole)
+    whole[at] ^= 0x55
+    (tmp_path / "b.gz").write_bytes(bytes(whole))
+    file = RecordFile(tmp_path / "b.gz")
+    before = RecordFile(tmp_path / "cut.gz")
+    before.path.write_bytes(bytes(whole[:at]))
+    readable = [look.time for look in before.looks()][:-1]  # the damage may look like a line of the last
+    try:
+        found = [look.time for look in file.looks()]
+    except SavedInvalid:
+        found = []
+    assert found[: len(readable)] == readable
+    assert file.damage or file.cut
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 512, b"garbage", b"\x1f", b"\x1f\x8b", b"\x1fx"])
+def test_what_follows_a_whole_member_takes_no_page_from_it(tmp_path: Path, tail: bytes) -> None:
+    (tmp_path / "b.gz").write_bytes(written(tmp_path / "a.gz", 5) + tail)
+    file = RecordFile(tmp_path / "b.gz")
+    assert [look.time for look in file.looks()] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert file.note
+
+
+@pytest.mark.parametrize("between", [b"", b"garbage", b"\0" * 70_000])
+def test_a_whole_member_behind_a_cut_one_is_read(tmp_path: Path, between: bytes) -> None:
+    cut = written(tmp_path / "a.gz", 40)[:-100]
+    (tmp_path / "c.gz").write_bytes(cut + between + written(tmp_path / "b.gz", 5, first=100))
+    file = RecordFile(tmp_path / "c.gz")
+    looks = list(file.looks())
+    found = [look.time for look in looks]
+    first = found[: found.index(100.0)]
+    assert first == [float(n) for n in range(len(first))]
+    assert len(first) > 30
+    assert found[len(first) :] == [100.0, 101.0, 102.0, 103.0, 104.0]
+    assert all(look.text == PAGE for look in looks)
+    assert "is damaged" in file.note
 
 
 def test_a_file_that_is_no_text_is_said_to_be_none(tmp_path: Path) -> None:
