@@ -15,7 +15,7 @@ from rich.progress import Progress
 from kintsugi.api.effective import pools_of
 from kintsugi.api.fields import unknown_field_problems
 from kintsugi.api.objects import DeepSeekV4Deployment, SpecInvalid, parse_deployment
-from kintsugi.cli.backtest_source import bounds, scraped
+from kintsugi.cli.backtest_source import bounds, refuse_options_of_prometheus, scraped
 from kintsugi.cli.manifests import Unreadable, documents
 from kintsugi.cli.recordfile import RecordFile
 from kintsugi.core.advisor.saved import SavedInvalid, SavedPage
@@ -31,6 +31,7 @@ from kintsugi.ports.errors import PortError
 from kintsugi.runtime.observe import pause_reasons
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+LONGEST_SECONDS: Final = 10 * 366 * 86400.0
 SLACK_SECONDS: Final = 60.0
 """Looks that stand so much too late in a file are still put in their place."""
 
@@ -43,10 +44,14 @@ class Failed(click.ClickException):
 
 def duration(text: str | float) -> float:
     """Seconds of `90`, `90s`, `15m`, `12h`, `7d` or `2w`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(text).strip())
+    written = str(text).strip()
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", written)
     if found is None or float(found[1]) <= 0:
-        raise click.BadParameter(f"{text!r} is no duration, such as 90s, 15m, 12h or 7d")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+        raise click.BadParameter(f"{written[:40]!r} is no duration, such as 90s, 15m, 12h or 7d")
+    seconds = float(found[1]) * _UNITS[found[2] or "s"]
+    if seconds > LONGEST_SECONDS:
+        raise click.BadParameter(f"{written[:40]!r} is more than ten years")
+    return seconds
 
 
 def instant(text: str | datetime) -> datetime:
@@ -114,6 +119,8 @@ def backtest(manifest: Path, sources: tuple[Path, ...], output: str, plot: Path 
     policy = _policy(manifest)
     if sources and said["prometheus"]:
         raise click.UsageError("give either --from or --prometheus")
+    if sources:
+        refuse_options_of_prometheus(click.get_current_context())
     files = [RecordFile(path) for path in _files(sources)]
     notes: list[str] = []
     if sources:
@@ -124,10 +131,17 @@ def backtest(manifest: Path, sources: tuple[Path, ...], output: str, plot: Path 
         looks, source, notes = scraped(policy, said, first, last)
         done = _share_of_time(first, last)
     try:
-        made = _replayed(policy, looks, said, done, source)
+        strangers: set[str] = set()
+        named = _named(looks, f"{policy.metadata.name}-", strangers)
+        made = _replayed(policy, named, said, done, source)
     except (Unusable, SavedInvalid, Ambiguous, PortError, OSError) as error:
         raise Failed(str(error)) from error
     document = report(made, source)
+    if strangers and not said["selector"]:
+        notes.append(
+            f"pods that are not named after {policy.metadata.name} were replayed as its own "
+            f"({', '.join(sorted(strangers)[:3])}{', …' if len(strangers) > 3 else ''})"
+        )
     document["notes"] = [*(file.note for file in files if file.note), *notes]
     if plot is not None:
         from kintsugi.cli.backtest_plot import draw
@@ -156,7 +170,8 @@ def _replayed(
     if found is None:
         raise Failed(
             f"{source}: holds no two pages of one engine, so there is nothing to replay. Of Prometheus, is the "
-            "time span right, and are the pods named after the deployment? Else say --selector 'app=\"vllm\"'"
+            "time span right, and are the pods named after the deployment and its pools? Else say "
+            "--selector 'app=\"vllm\"'"
         )
     terms = Terms(
         deployment=policy,
@@ -178,12 +193,21 @@ def _observed(
     return completed(in_order(map(observed, looks), SLACK_SECONDS), pools, deployment)
 
 
+def _named(looks: Iterator[SavedPage], head: str, strangers: set[str]) -> Iterator[SavedPage]:
+    """The same looks; the names that do not begin with `head` are added to `strangers`."""
+    for look in looks:
+        if not look.instance.startswith(head):
+            strangers.add(look.instance)
+        yield look
+
+
 def _policy(path: Path) -> DeepSeekV4Deployment:
     try:
-        read = [each.raw for each in documents(path.read_text(encoding="utf-8-sig"))]
+        read = list(documents(path.read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError, Unreadable) as error:
         raise Failed(f"{path}: {error}") from error
-    found = [raw for raw in read if isinstance(raw, dict) and raw.get("kind") == DEPLOYMENT_KIND]
+    held = [each for each in read if isinstance(each.raw, dict) and each.raw.get("kind") == DEPLOYMENT_KIND]
+    found = [each.raw for each in held]
     if len(found) != 1:
         raise Failed(f"{path}: holds {len(found)} {DEPLOYMENT_KIND}s, one is needed")
     if (fault := fault_of(found[0])) is not None:
@@ -193,6 +217,13 @@ def _policy(path: Path) -> DeepSeekV4Deployment:
         policy = parse_deployment(tried)
     except SpecInvalid as error:
         raise Failed(f"{path}: {error}") from error
+    if not policy.metadata.name:
+        raise Failed(f"{path}: metadata.name is empty: the engines are named after it")
+    for key in held[0].doubled:
+        click.echo(
+            f"Warning: {path}:{key.line}: {key.path} stands there twice; the first, in line {key.first_line}, is not read",
+            err=True,
+        )
     for problem in unknown_field_problems(tried):
         click.echo(f"Warning: {path}: {problem}", err=True)
     return policy

@@ -3,15 +3,29 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from kintsugi.adapters.clock import SystemClock
+from kintsugi.api.effective import pools_of
 from kintsugi.api.objects import DeepSeekV4Deployment
 from kintsugi.core.advisor.saved import SavedPage
 from kintsugi.core.secrecy import sendable, shown
+
+OF_PROMETHEUS: Final = ("since", "until", "namespace", "selector", "token_file")
+
+
+def refuse_options_of_prometheus(context: click.Context) -> None:
+    """Raises UsageError where an option was given that says nothing of recorded files."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
+        if parameter.name in OF_PROMETHEUS and given:
+            raise click.UsageError(
+                f"{parameter.opts[-1]} is for --prometheus: of recorded files all is replayed"
+            )
 
 
 def bounds(said: dict[str, Any]) -> tuple[float, float]:
@@ -34,10 +48,20 @@ def scraped(
     token = _token(said["token_file"]) if said["token_file"] else ""
     selector = (said["selector"] or "").strip().strip("{}")
     if not selector:
-        selector = f'pod=~"{re.escape(policy.metadata.name)}-.*"'.replace("\\", "\\\\")
+        selector = pods_of(policy)
     namespace = said["namespace"] or policy.metadata.namespace or ""
     history = PrometheusHistory(url, configured.metric_prefix, token)
     return history.looks(first, last, namespace, selector), shown(url), history.notes
+
+
+def pods_of(policy: DeepSeekV4Deployment) -> str:
+    """The matcher of this deployment's pods, which their ReplicaSets name `<deployment>-<pool>-<revision>-<suffix>`.
+
+    Another deployment's name may begin like this one's, so the pools are named.
+    """
+    pools = "|".join(re.escape(pool.name) for pool in pools_of(policy.spec))
+    pattern = f"{re.escape(policy.metadata.name)}-({pools})-[0-9a-z]+-[0-9a-z]+"
+    return f'pod=~"{pattern}"'.replace("\\", "\\\\")
 
 
 def _check(url: str) -> None:
