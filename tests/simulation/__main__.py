@@ -48,7 +48,7 @@ def table(tally: Tally, seed: int) -> str:
         near, below = tally.nearest, sum(v < HALF_WAY for v in tally.nearest)
         lines.append(
             f"lost_percent: 99 % of the time at most {quantile(near, 0.5):.0f} % in half of {len(near)} pools and "
-            f"{quantile(near, 0.95):.0f} % in 95 % of them; {below} stay below {HALF_WAY:.0f} %"
+            f"{quantile(near, 0.95):.0f} % in 95 % of them; {below} stay below {int(HALF_WAY)} %"
         )
     for name, count in sorted(tally.faults.items()):
         line = f"{name:>16}: {count.found:4d} of {count.runs:4d} found, {count.within_bar:4d} within the bar"
