@@ -34,6 +34,9 @@ class Named(NamedTuple):
 
 
 _UNPROVED = Named(Verdict.UNKNOWN, "Watching", "no step and no answer of this engine has been seen yet")
+_LOST = Named(
+    Verdict.UNKNOWN, "Watching", "a rank left the page while it answered nobody: neither sick nor well"
+)
 _SATURATED = Named(Verdict.SATURATED, "Saturated", "a queue stands and the engine runs at its limit")
 _NO_REQUESTS = Named(Verdict.IDLE, "NoRequests", "no request of late")
 _WARMING_UP = Named(Verdict.HEALTHY, "WarmingUp", "answers; not judged before its warm-up is over")
@@ -77,8 +80,11 @@ def _alive(process: ProcessEvidence, fresh: bool, mono: float, times: Times) -> 
         return Named(Verdict.UNKNOWN, _blind_reason(process, why), why)
     if process.stall.sleeping:
         return Named(Verdict.IDLE, "Asleep", "the engine was put to sleep")
-    if not any(clock.proved for clock in process.stall.ranks.values()):
+    clocks = process.stall.ranks.values()
+    if not any(clock.proved for clock in clocks):
         return _UNPROVED
+    if any(clock.lost for clock in clocks):
+        return _LOST
     if process.load.saturated(times):
         return _SATURATED
     if process.load.idle(mono, times):

@@ -42,8 +42,9 @@ SCRAPE_TIMEOUT_SECONDS: Final = 4.0
 
 MIN_WAIT_SECONDS: Final = 0.1
 CLOCK_STEP_SECONDS: Final = 2.0
-"""By how much the wall clock must move between two passes, beside the time that passed, to have been set. Slewing moves it by
-a thousandth at most."""
+CLOCK_DRIFT: Final = 0.05
+"""By how much the epoch clock must move between two passes, beside the time that passed, to have been set: so many seconds, and
+this share of that time, since our own clock slews (by a fiftieth) where it is astray."""
 
 
 @dataclass(slots=True)
@@ -51,8 +52,8 @@ class Sight:
     """What this process remembers of one deployment between passes. Losing it delays healing, never hastens it."""
 
     observed_since: float
-    clock_offset: float | None = None
-    """Epoch less monotonic seconds, at the last pass."""
+    clock_read: tuple[float, float] | None = None
+    """Epoch and monotonic seconds of the last pass."""
     clock_set_at: float | None = None
     """Epoch seconds at which the wall clock was last found to have been set; None where it never was."""
     children_read: float = float("-inf")
@@ -81,10 +82,11 @@ class Sight:
 
     def see_clock(self, now: float, mono: float) -> None:
         """Note whether the wall clock was set since the last pass: what began before it says nothing of how long ago that was."""
-        offset = now - mono
-        if self.clock_offset is not None and abs(offset - self.clock_offset) > CLOCK_STEP_SECONDS:
-            self.clock_set_at = now
-        self.clock_offset = offset
+        if self.clock_read is not None:
+            passed = mono - self.clock_read[1]
+            if abs(now - self.clock_read[0] - passed) > CLOCK_STEP_SECONDS + CLOCK_DRIFT * passed:
+                self.clock_set_at = now
+        self.clock_read = now, mono
 
 
 class Observer:

@@ -80,5 +80,7 @@ def test_looks_that_stand_a_little_too_late_are_put_in_their_place() -> None:
 
 def test_looks_too_far_out_of_order_are_refused_with_the_cure() -> None:
     looks = [look(1000.0, "a"), look(1900.0, "a"), look(1005.0, "b")]
-    with pytest.raises(SavedInvalid, match=r"look at b at 1005 stands 895 s too late.* several --from"):
+    with pytest.raises(
+        SavedInvalid, match=r"look at b at 1005 stands 895 s too late.* in the order of their time"
+    ):
         list(in_order(looks, 60.0))

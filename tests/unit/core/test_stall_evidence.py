@@ -1,5 +1,7 @@
 """What may count for a stall and what may not: ranks that leave the page, slots that nobody wrote down, long prompts."""
 
+import re
+
 import pytest
 
 from kintsugi.core.detect.stalled import SLOWEST_PREFILL
@@ -8,7 +10,7 @@ from kintsugi.core.snapshot import LONGEST_PROMPT
 from tests.unit.core.staging import Engine, Rank, Stage
 
 
-def test_a_hung_rank_that_leaves_the_page_is_never_removed_for_being_absent() -> None:
+def test_a_hung_rank_that_leaves_the_page_is_neither_removed_nor_called_well_for_being_absent() -> None:
     stage, well, hung = Stage(), Rank(running=3), Rank(running=3)
     engine = Engine([well, hung])
     for _ in range(30):
@@ -24,7 +26,35 @@ def test_a_hung_rank_that_leaves_the_page_is_never_removed_for_being_absent() ->
 
     assert not any(finding.removable for verdict in seen for finding in verdict.findings)
     assert seen[0].reason == "StallUnknown"
-    assert {verdict.verdict for verdict in seen[10:]} == {Verdict.HEALTHY}
+    assert {verdict.verdict for verdict in seen[10:]} == {Verdict.UNKNOWN}
+    engine.ranks.append(hung)
+    for _ in range(3):
+        well.steps, hung.steps = well.steps + 50, hung.steps + 50
+        verdict = stage.look({"pod-a": engine.page()}).verdicts["pod-a"]
+    assert verdict.verdict is Verdict.HEALTHY
+
+
+def test_ranks_that_get_other_names_in_a_short_pause_leave_no_suspicion_behind() -> None:
+    stage, ranks = Stage(), [Rank(running=3), Rank(running=3)]
+    engine = Engine(ranks)
+    for k in range(10):
+        for rank in ranks:
+            rank.steps += 50 if k < 5 else 0
+        stage.look({"pod-a": engine.page()})
+    engine.ranks[:] = [Rank(running=0), Rank(running=0), Rank(running=3), Rank(running=3)]
+
+    def renamed() -> str:
+        return (
+            "\n".join(line for line in engine.page().splitlines() if not re.search('engine="[01]"', line))
+            + "\n"
+        )
+
+    for _ in range(15):
+        for rank in engine.ranks:
+            rank.steps += 50
+        verdict = stage.look({"pod-a": renamed()}).verdicts["pod-a"]
+
+    assert verdict.verdict is Verdict.HEALTHY
 
 
 def test_slots_that_no_command_names_are_those_that_were_seen_in_use() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from kubernetes.utils.quantity import parse_quantity
 
@@ -14,6 +14,9 @@ from kintsugi.core.command.offload import GIB, SIZE, connector_bytes
 from kintsugi.core.command.read import read_words
 from kintsugi.core.pod.seconds import engines
 from kintsugi.core.snapshot import LONGEST_PROMPT
+
+MOST_TOKENS: Final = 16_777_216
+"""As `maxModelLen` may say at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def _said(words: tuple[str, ...]) -> Said:
 def _longest_prompt(command: Command) -> int:
     written = _count(command, "--max-model-len")
     if written and written > 0:
-        return written
+        return min(written, MOST_TOKENS)
     said = [command.get(flag) for flag in ("--model", "--served-model-name")]
     models = [in_force().model(name) for each in said if each for name in each.values]
     return max((model.max_context for model in models if model), default=LONGEST_PROMPT)

@@ -47,7 +47,7 @@ def in_order(observations: Iterable[Observed], slack: float) -> Iterator[Observe
         if seen.time < newest - slack:
             raise SavedInvalid(
                 f"the look at {seen.instance.name} at {seen.time:.0f} stands {newest - seen.time:.0f} s too late, behind "
-                f"one at {newest:.0f}: put the pages in the order of their time, or give the parts as several --from"
+                f"one at {newest:.0f}: put the pages in the order of their time, or, where a clock was set back, replay what stands before it alone"
             )
         heapq.heappush(heap, (seen.time, number, seen))
         while heap and heap[0][0] <= newest - slack:

@@ -29,7 +29,7 @@ def findings(
     speaking = [item for item in state.ranks.items() if _speaks(item[1], times)]
     if not speaking:
         return found
-    everywhere = all(convinced(clock, limit) for clock in state.ranks.values())
+    everywhere = all(convinced(clock, limit) for clock in state.ranks.values() if not clock.gone)
     for name, clock in sorted(speaking, key=lambda item: (-item[1].flat, item[0])):
         rank = sample.rank(name) if sample is not None else None
         seen = reach if clock.missing_since is None else _UNSEEN

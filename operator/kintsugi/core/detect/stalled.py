@@ -79,6 +79,10 @@ class RankClock:
     last_progress: float | None = None
     missing_since: float | None = None
     """When its series were first missing from a page that could be read; None while they are there."""
+    gone: bool = False
+    """They have been missing for longer than evidence may have gaps: what was measured is forgotten."""
+    lost: bool = False
+    """It left the page while its canaries stayed unanswered: neither sick nor well until it steps or answers again."""
     no_evidence: str = ""
     """Why the last canary said nothing (refused by the engine, no connection)."""
 
@@ -92,6 +96,7 @@ class RankClock:
     def clear(self) -> None:
         """Progress or an answer: the span is over."""
         self.flat, self.flat_since, self.pings, self.proved, self.no_evidence = 0.0, None, [], True, ""
+        self.lost = False
 
     def forget(self) -> None:
         """What was measured can't be trusted: every clock starts again, and nothing is proved that was not."""
@@ -213,7 +218,7 @@ def see_sample(state: StallState, before: Sample | None, after: Sample, watch: W
         _miss(state, after, watch.times)
     for rank in after.ranks:
         clock = state.clock(rank.rank)
-        clock.missing_since = None
+        clock.missing_since, clock.gone = None, False
         past = before.rank(rank.rank) if before is not None else None
         if past is None or before is None or state.sleeping:
             continue
@@ -229,8 +234,10 @@ def _miss(state: StallState, after: Sample, times: Times) -> None:
     for clock in [clock for name, clock in state.ranks.items() if after.rank(name) is None]:
         if clock.missing_since is None:
             clock.missing_since = after.mono
-        elif after.mono - clock.missing_since > times.readable_gap:
+            clock.lost = clock.lost or clock.unanswered() >= CANARIES_NEEDED or clock.admission_blocked
+        elif not clock.gone and after.mono - clock.missing_since > times.readable_gap:
             clock.forget()
+            clock.gone, clock.stale = True, False
 
 
 def _stall(
@@ -374,5 +381,5 @@ def blocked(clock: RankClock, limit: Limits) -> bool:
 
 def is_clear(state: StallState) -> bool:
     """Whether every rank has shown a step or an answer and nothing since speaks against it."""
-    clocks = state.ranks.values()
+    clocks = [clock for clock in state.ranks.values() if not clock.gone or clock.lost]
     return bool(clocks) and all(c.proved and c.flat == 0.0 and not c.admission_blocked for c in clocks)
